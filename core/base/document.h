@@ -1,0 +1,42 @@
+/* JSON and YAML into one document tree: jansson values. YAML is read by the 1.2 core schema (`3e-4` is a
+ * number, `on` a word), with anchors refused beyond a bound on expansion, duplicate keys refused, several
+ * documents refused. Where a value came from (line of the file) is kept beside the tree for error messages.
+ */
+#ifndef MT_BASE_DOCUMENT_H
+#define MT_BASE_DOCUMENT_H
+
+#include "core/base/error.h"
+
+#include <jansson.h>
+#include <stddef.h>
+
+struct mt_lines; /* JSON pointer (RFC 6901) -> line, from 1 */
+
+/* JSON text (strict: UTF-8, no duplicate keys, nothing after the value, depth at most 256). A syntax error
+ * names line and column. NaN and Infinity are not JSON. `source` is for messages ("job.json", "request
+ * body"). */
+int mt_json_parse(const char *text, size_t bytes, const char *source, json_t **value, struct mt_error *error);
+
+/* YAML text. `lines` (may be NULL) gets the lines of all keys; free with mt_lines_free. `.nan` and `.inf`
+ * become strings
+ * ".nan", ".inf" so that the validator can refuse them by name. */
+int mt_yaml_parse(const char *text, size_t bytes, const char *source, json_t **value, struct mt_lines **lines,
+                  struct mt_error *error);
+
+/* Reads a file; .json is JSON, all else YAML (of which JSON is nearly a subset). Errors: MT_REASON_BAD_JOB.
+ */
+int mt_document_read(const char *path, json_t **value, struct mt_lines **lines, struct mt_error *error);
+
+/* 0 when unknown. */
+int mt_lines_find(const struct mt_lines *lines, const char *pointer);
+void mt_lines_free(struct mt_lines *lines);
+
+/* Appends "/key" to a pointer with ~ and / escaped; returns false when it does not fit. */
+int mt_pointer_append(char *pointer, size_t pointer_bytes, const char *key);
+/* The value that a pointer names, borrowed; NULL when absent. */
+json_t *mt_pointer_get(const json_t *root, const char *pointer);
+
+/* Edit distance (optimal string alignment), for "did you mean"; at most `limit` + 1. */
+size_t mt_text_distance(const char *a, const char *b, size_t limit);
+
+#endif
