@@ -1,0 +1,25 @@
+/* Opening devices by the name that jobs use. */
+#ifndef MT_DEVICE_OPEN_H
+#define MT_DEVICE_OPEN_H
+
+#include "core/base/pool.h"
+#include "core/device/device.h"
+
+struct mt_device_options {
+    struct mt_pool *pool;        /* the process's one pool; must outlive the device */
+    size_t memory_limit_bytes;   /* cpu-discrete: its arena; 0: 1 GiB */
+    double bus_bytes_per_second; /* cpu-discrete: speed of copies in each direction; 0: as fast as memory */
+    double bus_latency_seconds;  /* cpu-discrete: added to each copy */
+};
+
+/* `name`: "auto" (an accelerator where one works, else the CPU), "cpu", "cpu-discrete", "cuda", "cuda:N".
+ * What is not supported yet is refused by name. */
+int mt_device_open(const char *name, const struct mt_device_options *options, struct mt_device **device,
+                   struct mt_error *error);
+static inline void mt_device_close(struct mt_device *device)
+{
+    if (device)
+        device->api->close(device);
+}
+
+#endif
