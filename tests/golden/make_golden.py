@@ -1,0 +1,411 @@
+#!/usr/bin/env python3
+"""Make the golden folders: tiny random models with what transformers and PyTorch compute from them in fp64.
+
+    make_golden.py                    make every case of cases.py anew
+    make_golden.py --case NAME...     make these only (a name may be a glob: 'llama_*')
+    make_golden.py --check [--case]   compute again and compare with what is committed; nothing is written
+    make_golden.py --list             name the cases
+    make_golden.py --roundtrip CASE DIR
+                                      load the checkpoint folder DIR with transformers, refuse a missing or unexpected
+                                      key, and compare its config, names, shapes, dtypes and bits with CASE's
+
+Our own engine has no part in this. README.md tells what the files hold; cases.py is the table of models.
+"""
+
+import argparse
+import contextlib
+import copy
+import fnmatch
+import json
+import os
+import pathlib
+import re
+import sys
+import tempfile
+import warnings
+import zlib
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+warnings.filterwarnings("ignore")
+
+import numpy as np
+import safetensors
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import cases as table
+
+HERE = pathlib.Path(__file__).resolve().parent
+FILE_LIMIT_BYTES = 512 * 1024
+SEED = 20240611
+STEPS = 3
+OPTIMIZER = {"lr": 1e-4, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
+MAX_GRAD_NORM = 1.0
+IGNORED = -100
+
+
+class Fp64(TorchFunctionMode):
+    """transformers casts to fp32 where it wants precision (norms, softmax, rope, loss). Here fp32 would lose it, so
+    every request for fp32 becomes one for fp64."""
+
+    @staticmethod
+    def _widen(value):
+        return torch.float64 if value is torch.float32 else value
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = {key: self._widen(value) for key, value in (kwargs or {}).items()}
+        if func is torch.Tensor.float:
+            return args[0].to(torch.float64)
+        return func(*(self._widen(value) for value in args), **kwargs)
+
+
+class NoFp32(TorchDispatchMode):
+    """Proves that Fp64 missed nothing: an operation that makes an fp32 tensor stops the script."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(tensor, torch.Tensor) and tensor.dtype is torch.float32:
+                raise AssertionError(f"{func} computed in fp32")
+        return result
+
+
+@contextlib.contextmanager
+def double_precision():
+    previous = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with Fp64():
+            yield
+    finally:
+        torch.set_default_dtype(previous)
+
+
+def generator(case, what):
+    """A stream of random numbers for one tensor of one set of weights: independent of the order of tensors."""
+    return np.random.Generator(np.random.PCG64([SEED, zlib.crc32(case.encode()), zlib.crc32(what.encode())]))
+
+
+def randomise(model, case):
+    """Gives every parameter, and every buffer that is saved, random values that fp32 holds exactly. What a fresh model
+    has constant (norm weights at one or, where 1 + weight multiplies, at zero; biases; gates) is moved around its
+    constant; the rest gets a scale at which no branch drowns another."""
+    embeddings = {id(model.get_input_embeddings().weight)}
+    saved = set(model.state_dict())
+    tensors = dict(model.named_parameters())
+    tensors.update({name: buffer for name, buffer in model.named_buffers() if name in saved})
+    fixed = case.get("fixed", ())
+    for name, tensor in tensors.items():
+        if any(fnmatch.fnmatch(name, pattern) for pattern in fixed):
+            continue
+        noise = generator(case.get("weights", case["name"]), name).standard_normal(tensor.shape)
+        first = float(tensor.flatten()[0])
+        if bool((tensor == first).all()) or tensor.dim() < 2:
+            centre = tensor.detach().double().numpy() if tensor.dim() < 2 else first
+            value = centre + case.get("vector_std", 0.2) * noise
+        elif id(tensor) in embeddings:
+            value = case.get("embedding_std", 0.5) * noise
+        else:
+            value = case.get("matrix_gain", 1.0) * noise / np.sqrt(tensor.shape[-1])
+        with torch.no_grad():
+            tensor.copy_(torch.from_numpy(np.asarray(value, dtype=np.float32)))
+
+
+def make_batch(case, vocab_size):
+    """Rows of different odd lengths, padded on the right with id 0 (which real tokens use too)."""
+    lengths = case.get("lengths", (13, 9, 11))
+    rows, width = len(lengths), max(lengths)
+    draw = generator(case.get("weights", case["name"]), "batch")
+    input_ids = np.zeros((rows, width), dtype=np.int64)
+    mask = np.zeros((rows, width), dtype=np.int64)
+    labels = np.full((rows, width), IGNORED, dtype=np.int64)
+    for row, length in enumerate(lengths):
+        input_ids[row, :length] = draw.integers(0, vocab_size, length)
+        mask[row, :length] = 1
+        prompt = (row * 2 + 1) % 5 if case.get("prompts", True) else 0
+        labels[row, prompt:length] = input_ids[row, prompt:length]
+        if case.get("prompts", True) and length > 8:
+            labels[row, 6] = IGNORED
+    return {"input_ids": torch.from_numpy(input_ids), "attention_mask": torch.from_numpy(mask),
+            "labels": torch.from_numpy(labels)}
+
+
+def forward(model, batch):
+    output = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False)
+    logits = output.logits
+    targets = batch["labels"][:, 1:]
+    loss = torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]), targets.reshape(-1),
+                                             ignore_index=IGNORED, reduction="sum") / (targets != IGNORED).sum()
+    return logits, loss
+
+
+def gradients(model, batch):
+    """The batch's logits and loss, and the model's gradients left in .grad."""
+    model.zero_grad(set_to_none=True)
+    with NoFp32():
+        logits, loss = forward(model, batch)
+        loss.backward()
+    for parameter in model.parameters():
+        if parameter.requires_grad and parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    return logits.detach(), loss.detach()
+
+
+def global_norm(model):
+    return torch.sqrt(sum((p.grad**2).sum() for p in model.parameters() if p.grad is not None))
+
+
+def check_rows_alone(model, batch, logits):
+    """Padding must not matter: each row alone, unpadded, gives the logits that it has in the batch."""
+    for row in range(batch["input_ids"].shape[0]):
+        length = int(batch["attention_mask"][row].sum())
+        alone = {key: value[row : row + 1, :length] for key, value in batch.items()}
+        with torch.no_grad():
+            difference = (forward(model, alone)[0][0] - logits[row, :length]).abs().max()
+        assert difference < 1e-10, f"row {row} alone differs from the batch by {difference:g}"
+
+
+def check_derivative(model, batch):
+    """The gradient's own square is the loss's slope along it: shows that the backward pass belongs to the forward."""
+    square = float(global_norm(model)) ** 2
+    start = [p.detach().clone() for p in model.parameters()]
+    step = 1e-5 / max(1.0, square**0.5)
+    losses = []
+    with torch.no_grad():
+        for sign in (1, -1):
+            for parameter, value in zip(model.parameters(), start):
+                parameter.copy_(value + sign * step * parameter.grad)
+            losses.append(float(forward(model, batch)[1]))
+        for parameter, value in zip(model.parameters(), start):
+            parameter.copy_(value)
+    slope = (losses[0] - losses[1]) / (2 * step)
+    assert abs(slope - square) < 1e-5 * square, f"gradient and finite difference disagree: {square} {slope}"
+
+
+def on_disk(model, values, trained_only=True):
+    """Tensors in the names and shapes of the checkpoint: save_pretrained of a copy that holds them as weights."""
+    clone = copy.deepcopy(model)
+    buffers = set(clone.state_dict()) - {name for name, _ in clone.named_parameters(remove_duplicate=False)}
+    with torch.no_grad():
+        for (_, parameter), value in zip(clone.named_parameters(), values):
+            parameter.copy_(value)
+    clone = clone.to(torch.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        clone.save_pretrained(folder)
+        tensors = load_file(os.path.join(folder, "model.safetensors"))
+    return {name: value for name, value in tensors.items() if not (trained_only and name in buffers)}
+
+
+def save_initial(case, folder):
+    """config.json and model.safetensors, as save_pretrained writes them (or the config as an older release did)."""
+    config = table.make_config(case)
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    randomise(model, case)
+    model.save_pretrained(folder)
+    for stray in ("generation_config.json",):
+        (folder / stray).unlink(missing_ok=True)
+    if "rewrite" in case:
+        path = folder / "config.json"
+        path.write_text(json.dumps(case["rewrite"](json.loads(path.read_text())), indent=2) + "\n")
+
+
+def load_model(folder, case=None, dtype=torch.float64):
+    attention = (case or {}).get("attention", "eager")
+    model, report = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, attn_implementation=attention, output_loading_info=True)
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
+        assert not report.get(kind), f"{folder}: {kind}: {report[kind]}"
+    return model.eval()
+
+
+def train(model, batch):
+    """Three clipped AdamW updates on the one batch."""
+    groups = [{"params": [p for p in model.parameters() if p.dim() > 1]},
+              {"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW([group for group in groups if group["params"]], foreach=False, **OPTIMIZER)
+    losses, norms = [], []
+    for _ in range(STEPS):
+        _, loss = gradients(model, batch)
+        losses.append(float(loss))
+        norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRAD_NORM, foreach=False)))
+        optimizer.step()
+    return losses, norms
+
+
+def make_case(case, folder):
+    """Fills `folder` with the case's four files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_initial(case, folder)
+    with double_precision():
+        model = load_model(folder, case)
+        batch = make_batch(case, model.config.get_text_config().vocab_size)
+        initial = [p.detach().clone() for p in model.parameters()]
+        logits, loss = gradients(model, batch)
+        assert torch.isfinite(logits[batch["attention_mask"] == 1]).all() and torch.isfinite(loss)
+        if not case.get("coupled"):
+            check_rows_alone(model, batch, logits)
+        check_derivative(model, batch)
+        norm = float(global_norm(model))
+        grads = [p.grad.clone() for p in model.parameters()]
+        losses, norms = train(model, batch)
+        assert losses[0] == float(loss) and abs(norms[0] - norm) <= 1e-12 * norm
+        deltas = [p.detach() - start for p, start in zip(model.parameters(), initial)]
+    golden = dict(batch)
+    golden["logits"] = (logits * batch["attention_mask"][..., None]).to(torch.float32)
+    golden["loss"] = loss.reshape(1)
+    golden["grad_norm"] = torch.tensor([norm], dtype=torch.float64)
+    golden["loss3"] = torch.tensor(losses, dtype=torch.float64)
+    golden["grad_norm3"] = torch.tensor(norms, dtype=torch.float64)
+    for prefix, values in (("grad", grads), ("delta3", deltas)):
+        golden.update({f"{prefix}.{name}": value for name, value in on_disk(model, values).items()})
+    # A parameter that no gradient reaches would make its golden values worthless.
+    dead = [name for name, value in golden.items() if name.startswith("grad.") and not value.any()]
+    assert dead == case.get("dead", []), f"no gradient reaches {dead}"
+    save_file({name: value.contiguous() for name, value in golden.items()}, folder / "golden.safetensors")
+    write_note(case, folder, golden)
+    for path in folder.iterdir():
+        path.chmod(0o644)
+        assert path.stat().st_size <= FILE_LIMIT_BYTES, f"{path} has {path.stat().st_size} bytes"
+
+
+def write_note(case, folder, golden):
+    """golden.json: for people and for the test's name; nothing in it is needed to read the tensors."""
+    config = json.loads((folder / "config.json").read_text())
+    note = {
+        "case": case["name"],
+        "model_type": config["model_type"],
+        "shows": case["shows"],
+        "rows_coupled": bool(case.get("coupled")),
+        "made_with": {"transformers": transformers.__version__, "torch": torch.__version__.split("+")[0],
+                      "safetensors": safetensors.__version__, "numpy": np.__version__},
+        "attention": case.get("attention", "eager"),
+        "seed": SEED,
+        "weights_of": case.get("weights", case["name"]),
+        "row_lengths": golden["attention_mask"].sum(dim=1).tolist(),
+        "loss3": golden["loss3"].tolist(),
+        "grad_norm3": golden["grad_norm3"].tolist(),
+        "optimizer": {"type": "adamw", "learning_rate": OPTIMIZER["lr"], "beta1": OPTIMIZER["betas"][0],
+                      "beta2": OPTIMIZER["betas"][1], "eps": OPTIMIZER["eps"],
+                      "weight_decay": OPTIMIZER["weight_decay"], "weight_decay_one_dimensional": 0.0,
+                      "max_grad_norm": MAX_GRAD_NORM},
+        "parameters": {},
+    }
+    # A line a parameter: each has grad.NAME and delta3.NAME.
+    shapes = {name[5:]: list(value.shape) for name, value in sorted(golden.items()) if name.startswith("grad.")}
+    lines = [f"    {json.dumps(name)}: {json.dumps(shape)}" for name, shape in shapes.items()]
+    head, _, _ = json.dumps(note, indent=2).partition('  "parameters": {')
+    head = re.sub(r"\[\s+([^][]*?)\s+\]", lambda found: "[" + re.sub(r"\s*\n\s*", " ", found[1]) + "]", head)
+    (folder / "golden.json").write_text(head + '  "parameters": {\n' + ",\n".join(lines) + "\n  }\n}\n")
+
+
+def without_versions(path):
+    document = json.loads(path.read_text())
+    for key in ("transformers_version", "made_with", "loss3", "grad_norm3"):  # numbers: compared as tensors
+        document.pop(key, None)
+    return document
+
+
+def check_case(case, committed):
+    """Computes the case again, elsewhere, and names every difference that is not rounding."""
+    problems = []
+    with tempfile.TemporaryDirectory() as temporary:
+        fresh = pathlib.Path(temporary) / case["name"]
+        make_case(case, fresh)
+        for name in ("config.json", "golden.json"):
+            if without_versions(fresh / name) != without_versions(committed / name):
+                problems.append(f"{name} differs")
+        new, old = load_file(fresh / "model.safetensors"), load_file(committed / "model.safetensors")
+        if new.keys() != old.keys() or any(not torch.equal(new[key], old[key]) for key in new):
+            problems.append("model.safetensors differs")
+        new, old = load_file(fresh / "golden.safetensors"), load_file(committed / "golden.safetensors")
+        if new.keys() != old.keys():
+            return problems + ["golden.safetensors has other tensors"]
+        largest = max(float(old[key].abs().max()) for key in old if key.startswith("grad."))
+        for key in new:
+            if new[key].dtype == torch.int64:
+                close = torch.equal(new[key], old[key])
+            elif key.startswith("delta3."):
+                # Adam blows the rounding noise of a vanishing gradient up to a whole update: compare the others.
+                grad = old["grad." + key[len("delta3."):]]
+                real = grad.abs() > 1e-9 * largest
+                close = torch.allclose(new[key][real].double(), old[key][real].double(), rtol=1e-4, atol=1e-9)
+            else:
+                scale = float(old[key].abs().max())
+                close = float((new[key].double() - old[key].double()).abs().max()) <= 1e-6 * scale + 1e-9 * largest
+            if not close:
+                problems.append(f"golden.safetensors: {key} differs")
+    return problems
+
+
+def roundtrip(case_name, folder):
+    """`folder` is the checkpoint that a program under test wrote after training CASE at learning rate 0."""
+    folder, committed = pathlib.Path(folder), HERE / case_name
+    load_model(folder, dtype=torch.float32)
+    old = load_file(committed / "model.safetensors")
+    new = {}
+    for path in sorted(folder.glob("model*.safetensors")):
+        new.update(load_file(path))
+    problems = [f"missing tensor {name}" for name in old.keys() - new.keys()]
+    problems += [f"unexpected tensor {name}" for name in new.keys() - old.keys()]
+    for name in old.keys() & new.keys():
+        if old[name].dtype != new[name].dtype or old[name].shape != new[name].shape:
+            problems.append(f"{name}: {new[name].dtype} {list(new[name].shape)}, "
+                            f"not {old[name].dtype} {list(old[name].shape)}")
+        elif not torch.equal(old[name].view(torch.int32), new[name].view(torch.int32)):
+            problems.append(f"{name}: other bits")
+    if json.loads((folder / "config.json").read_text()) != json.loads((committed / "config.json").read_text()):
+        problems.append("config.json differs")
+    return sorted(problems)
+
+
+def select(patterns):
+    names = [case["name"] for case in table.CASES]
+    assert len(names) == len(set(names)), "two cases have one name"
+    if not patterns:
+        return table.CASES
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            sys.exit(f"no case is called {pattern}; --list names them")
+    return [case for case in table.CASES if any(fnmatch.fnmatch(case["name"], pattern) for pattern in patterns)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", nargs="+", metavar="NAME")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--roundtrip", nargs=2, metavar=("CASE", "DIR"))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    if options.roundtrip:
+        problems = roundtrip(*options.roundtrip)
+        print("\n".join(problems) or "loads in transformers and equals the case bit for bit")
+        return 1 if problems else 0
+    failed = 0
+    chosen = select(options.case)
+    for case in chosen:
+        if options.list:
+            print(f"{case['name']:36} {case['shows']}")
+            continue
+        folder = HERE / case["name"]
+        try:
+            problems = check_case(case, folder) if options.check else make_case(case, folder)
+        except (AssertionError, Exception) as error:  # one broken case must not hide the others
+            problems = [f"{type(error).__name__}: {error}"]
+        failed += bool(problems)
+        print(f"{'FAIL' if problems else 'ok  '} {case['name']}", *(problems or ()), sep="\n    " if problems else " ")
+    if not options.list:
+        print(f"{len(chosen) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
