@@ -1,0 +1,183 @@
+/* checkpoint_list.c: names, order and pruning of checkpoint folders. Removal first renames to ".tmp-...", so
+ * that a kill in the middle never leaves a half-removed folder under a checkpoint's name. */
+#include "core/train/checkpoint_list.h"
+
+#include "core/base/cleanup.h"
+#include "core/base/file.h"
+#include "core/train/manifest.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNFINISHED_PREFIX ".tmp-"
+
+void mt_checkpoint_folder_name(size_t step, char name[32])
+{
+    snprintf(name, 32, "step-%08zu", step);
+}
+
+/* true and the step for "step-<digits>". */
+static bool parse_name(const char *name, size_t *step)
+{
+    if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9')
+        return false;
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(name + 5, &end, 10);
+    if (errno != 0 || *end != '\0' || value > SIZE_MAX / 2)
+        return false;
+    *step = (size_t)value;
+    return true;
+}
+
+static int by_step(const void *a, const void *b)
+{
+    size_t x = ((const struct mt_checkpoint_entry *)a)->step,
+           y = ((const struct mt_checkpoint_entry *)b)->step;
+    return x < y ? -1 : x > y;
+}
+
+int mt_checkpoint_list_read(const char *folder, struct mt_checkpoint_list *list, struct mt_error *error)
+{
+    memset(list, 0, sizeof *list);
+    DIR *directory = opendir(folder);
+    if (!directory) {
+        if (errno == ENOENT)
+            return 0;
+        return mt_error_set_errno(error, MT_REASON_IO, "cannot list the checkpoints in '%s'", folder);
+    }
+    int result = 0;
+    struct dirent *found;
+    while (result == 0 && (found = readdir(directory))) {
+        size_t step;
+        if (!parse_name(found->d_name, &step))
+            continue;
+        struct mt_checkpoint_entry *grown = realloc(list->entries, (list->count + 1) * sizeof *grown);
+        char *path = mt_path_join(folder, found->d_name);
+        if (grown)
+            list->entries = grown;
+        if (!grown || !path) {
+            free(path);
+            result = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to list '%s'", folder);
+            break;
+        }
+        struct mt_checkpoint_entry *entry = &list->entries[list->count++];
+        *entry = (struct mt_checkpoint_entry){.step = step, .path = path};
+        if (mt_manifest_read(path, &entry->manifest, NULL) < 0)
+            entry->manifest = NULL;
+    }
+    closedir(directory);
+    if (result < 0) {
+        mt_checkpoint_list_free(list);
+        return result;
+    }
+    if (list->count > 1)
+        qsort(list->entries, list->count, sizeof *list->entries, by_step);
+    return 0;
+}
+
+void mt_checkpoint_list_free(struct mt_checkpoint_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        free(list->entries[i].path);
+        json_decref(list->entries[i].manifest);
+    }
+    free(list->entries);
+    memset(list, 0, sizeof *list);
+}
+
+json_t *mt_checkpoint_object(const struct mt_checkpoint_entry *entry, bool verified)
+{
+    json_t *loss = json_object_get(entry->manifest, "loss");
+    json_t *bytes = json_object_get(entry->manifest, "bytes");
+    json_t *created_at = json_object_get(entry->manifest, "created_at");
+    return json_pack("{s:I, s:s, s:O, s:O, s:O, s:b}", "step", (json_int_t)entry->step, "path", entry->path,
+                     "bytes", bytes ? bytes : json_null(), "loss", loss ? loss : json_null(), "created_at",
+                     created_at ? created_at : json_null(), "verified", verified);
+}
+
+int mt_checkpoint_newest_whole(const char *folder, char **path,
+                               void (*report)(void *context, const char *sentence), void *context,
+                               struct mt_error *error)
+{
+    *path = NULL;
+    struct mt_checkpoint_list list;
+    int result = mt_checkpoint_list_read(folder, &list, error);
+    if (result < 0)
+        return result;
+    struct mt_error newest_fault = {0};
+    for (size_t i = list.count; i-- > 0 && !*path;) {
+        struct mt_error fault = {0};
+        if (mt_manifest_verify(list.entries[i].path, true, &fault) == 0) {
+            *path = list.entries[i].path;
+            list.entries[i].path = NULL;
+            break;
+        }
+        if (newest_fault.code == 0)
+            newest_fault = fault;
+        if (report)
+            report(context, fault.message);
+    }
+    if (!*path && list.count > 0) {
+        if (error)
+            *error = newest_fault;
+        result = newest_fault.code;
+    }
+    mt_checkpoint_list_free(&list);
+    return result;
+}
+
+int mt_checkpoint_remove_unfinished(const char *folder, struct mt_error *error)
+{
+    DIR *directory = opendir(folder);
+    if (!directory)
+        return errno == ENOENT ? 0 : mt_error_set_errno(error, MT_REASON_IO, "cannot list '%s'", folder);
+    int result = 0;
+    struct dirent *found;
+    while (result == 0 && (found = readdir(directory))) {
+        if (strncmp(found->d_name, UNFINISHED_PREFIX, strlen(UNFINISHED_PREFIX)) != 0)
+            continue;
+        mt_autofree char *path = mt_path_join(folder, found->d_name);
+        result =
+            path ? mt_folder_remove(path, error)
+                 : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to clean '%s'", folder);
+    }
+    closedir(directory);
+    return result;
+}
+
+static bool is_kept(size_t step, const size_t *kept_steps, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (kept_steps[i] == step)
+            return true;
+    }
+    return false;
+}
+
+int mt_checkpoint_prune(const char *folder, size_t keep, const size_t *kept_steps, size_t num_kept_steps,
+                        struct mt_error *error)
+{
+    struct mt_checkpoint_list list;
+    int result = mt_checkpoint_list_read(folder, &list, error);
+    if (result < 0)
+        return result;
+    for (size_t i = 0; i + keep < list.count && result == 0; i++) {
+        if (is_kept(list.entries[i].step, kept_steps, num_kept_steps))
+            continue;
+        char name[64];
+        snprintf(name, sizeof name, UNFINISHED_PREFIX "removed-%zu", list.entries[i].step);
+        mt_autofree char *aside = mt_path_join(folder, name);
+        if (!aside)
+            result = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to prune '%s'", folder);
+        else if (rename(list.entries[i].path, aside) != 0)
+            result = mt_error_set_errno(error, MT_REASON_IO, "cannot remove the old checkpoint '%s'",
+                                        list.entries[i].path);
+        else
+            result = mt_folder_remove(aside, error);
+    }
+    mt_checkpoint_list_free(&list);
+    return result;
+}
