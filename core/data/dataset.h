@@ -1,0 +1,132 @@
+/* A dataset: what the job names, read, rendered, tokenised, masked, cut, and split into training and
+ * validation samples. All of it is in memory: 4 bytes a token and one bit for "learned", 32 bytes a sample.
+ *
+ * Sources: a file, a list of files, a folder (walked recursively, in byte order of the paths; hidden files,
+ * dataset_info.json and unknown extensions are passed over, links to folders are not followed), or an entry
+ * of `dataset_dir`/dataset_info.json.
+ *   .txt            one document
+ *   .jsonl, .json   rows: objects, one a line, or in an array. A row has a `text` column (a document), or the
+ *                   Alpaca columns `instruction`, `input`, `output`, `system`, `history` (list of [question,
+ *                   answer]), or those that query_field and response_field name.
+ * UTF-8 with or without BOM, LF or CRLF between rows, with or without a final newline. A null or absent cell
+ * is an empty string. A number is taken as it is written; a list of parts ({"type": "text", "text": ...}) is
+ * its texts together. Columns that are not used are passed over whatever they hold.
+ *
+ * A document is begin token, text, end token; all of it is learned. One longer than max_seq_len is cut into
+ * windows that overlap by one token, so that every token but the first is predicted exactly once.
+ * A conversation is rendered by the chat template; answers and their end tokens are learned, or everything
+ * with train_on_prompt or the method `pretrain`.
+ *
+ * Only what has something to learn trains: rows without text, without an answer, or whose answer was cut off
+ * are dropped and counted. */
+#ifndef MT_DATA_DATASET_H
+#define MT_DATA_DATASET_H
+
+#include "core/base/error.h"
+#include "core/base/pool.h"
+#include "core/data/batch.h"
+#include "core/text/chat.h"
+#include "core/text/tokenizer.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum mt_overlong {
+    MT_OVERLONG_TRUNCATE, /* conversations: the end is cut off; documents: windows */
+    MT_OVERLONG_DROP,
+    MT_OVERLONG_ERROR,
+};
+/* .txt files are cut into windows whatever `overlong` says: nobody writes a corpus in one window. */
+
+struct mt_dataset_options {
+    /* The source: either paths, or a name in a registry. Borrowed during mt_dataset_open. */
+    const char *const *paths;
+    size_t num_paths;
+    const char *name;
+    const char *dataset_dir;
+
+    const char *query_field;    /* NULL: "instruction" */
+    const char *response_field; /* NULL: "output" */
+
+    size_t max_seq_len; /* at least 2 */
+    bool packing;       /* documents laid together, up to max_seq_len tokens a sequence */
+    enum mt_overlong overlong;
+    bool train_on_prompt;
+    double val_size; /* below 1: the share of samples (rounded up, one is always left to train); else a count;
+                        0: none */
+    uint64_t seed;   /* of the split, the packing and the order */
+
+    const struct mt_tokenizer *tokenizer; /* must outlive the dataset */
+    const struct mt_chat *chat;           /* may be NULL where all is plain text */
+    struct mt_pool *pool;                 /* NULL: one thread */
+
+    bool (*should_stop)(void *context); /* asked now and then; true ends with -ECANCELED,
+                                           MT_REASON_INTERRUPTED; NULL: never */
+    void *context;
+};
+
+enum mt_drop {
+    MT_DROP_EMPTY,     /* a document without text */
+    MT_DROP_NO_TARGET, /* no answer, or all of it cut off */
+    MT_DROP_OVERLONG,  /* longer than max_seq_len with overlong: drop */
+    MT_NUM_DROPS,
+};
+const char *mt_drop_name(enum mt_drop reason); /* "empty", "no_target", "overlong" */
+
+#define MT_DROP_ROWS 100     /* row numbers kept a reason */
+#define MT_LENGTH_BUCKETS 32 /* bucket b: lengths in [2^b, 2^(b+1)) */
+
+struct mt_dataset_stats {
+    size_t files;
+    size_t skipped_files; /* in folders, of unknown kind */
+    size_t rows;          /* read */
+    size_t samples;       /* kept: rows, or windows of documents */
+    size_t train_samples, val_samples;
+    size_t train_sequences, val_sequences; /* packs when packing, else samples */
+    size_t truncated;                      /* rows whose end was cut off */
+    size_t windowed;                       /* documents cut into windows */
+    size_t dropped[MT_NUM_DROPS];
+    size_t dropped_rows[MT_NUM_DROPS][MT_DROP_ROWS]; /* the first ones; row numbers count from 0 through all
+                                                        files */
+    uint64_t tokens, target_tokens;                  /* of the kept samples */
+    size_t min_length, max_length;
+    size_t lengths[MT_LENGTH_BUCKETS];
+};
+
+struct mt_dataset;
+
+/* Reads everything. Errors: MT_REASON_BAD_DATA naming file, line and row, the columns found and those
+ * expected; no row, or no target token in all rows, is one too. */
+int mt_dataset_open(const struct mt_dataset_options *options, struct mt_dataset **dataset,
+                    struct mt_error *error);
+void mt_dataset_free(struct mt_dataset *dataset); /* NULL is fine */
+
+/* The quick look at submission: files there, readable, not empty, first row with the columns needed. Needs
+ * neither tokenizer nor chat. */
+int mt_dataset_probe(const struct mt_dataset_options *options, struct mt_error *error);
+
+const struct mt_dataset_stats *mt_dataset_stats(const struct mt_dataset *dataset);
+/* {samples, dropped: [{reason, count, rows}], truncated, tokens, target_tokens, lengths: {min, max, mean,
+ * histogram: [[from, count], ...]}, ...}. New reference; NULL when out of memory. */
+json_t *mt_dataset_stats_json(const struct mt_dataset *dataset);
+
+/* 64 hexadecimal digits over what determines samples, packs and order: the files' names, sizes and contents,
+ * tokenizer, template, lengths, masks, packing, split, seed. Checkpoints keep it (it is in the sampler's
+ * state). */
+const char *mt_dataset_fingerprint(const struct mt_dataset *dataset);
+
+/* One kept sample, in the order of the files, both splits together. */
+struct mt_sample {
+    const int32_t *ids; /* [tokens], borrowed */
+    size_t tokens;
+    uint64_t row;
+    bool validation;
+};
+size_t mt_dataset_num_samples(const struct mt_dataset *dataset);
+struct mt_sample mt_dataset_sample(const struct mt_dataset *dataset, size_t i);
+/* Is token t of sample i learned (as the target of the position before it)? The first token never is. */
+bool mt_dataset_learned(const struct mt_dataset *dataset, size_t i, size_t t);
+
+#endif

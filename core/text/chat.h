@@ -1,0 +1,65 @@
+/* From a conversation to the text and ids that a model is trained on or asked with: a chat template. One
+ * object serves training and generation, so both see the same tokens. */
+#ifndef MT_TEXT_CHAT_H
+#define MT_TEXT_CHAT_H
+
+#include "core/base/error.h"
+#include "core/text/tokenizer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum mt_role {
+    MT_ROLE_SYSTEM,
+    MT_ROLE_USER,
+    MT_ROLE_ASSISTANT,
+};
+
+struct mt_message {
+    enum mt_role role;
+    const char *text; /* not zero-terminated */
+    size_t bytes;
+    const char *input; /* the Alpaca `input` column of a user's message; NULL or empty when it has none */
+    size_t input_bytes;
+};
+
+struct mt_chat;
+
+/* `name`: a named template ("alpaca"), or NULL for the one in `model_folder` (may be NULL), else the Alpaca
+ * prompt as published. A folder's Jinja template and other names are refused as not supported yet
+ * (MT_REASON_BAD_MODEL, MT_REASON_BAD_JOB). */
+int mt_chat_open(const char *name, const char *model_folder, struct mt_chat **chat, struct mt_error *error);
+void mt_chat_free(struct mt_chat *chat); /* NULL is fine */
+const char *mt_chat_name(const struct mt_chat *chat);
+/* Identifies the rendering: name, version and text of the template. */
+const char *mt_chat_fingerprint(const struct mt_chat *chat);
+
+/* A part of a rendered conversation. Parts are tokenised apart from one another, so that the prompt's tokens
+ * are the same in training and in generation. */
+struct mt_chat_part {
+    size_t offset, bytes; /* in `text` */
+    bool answer;          /* an assistant's turn: what is learned */
+    bool end;             /* the tokenizer's end token follows, learned with the answer */
+};
+
+struct mt_chat_rendering {
+    struct mt_text text;
+    struct mt_chat_part *parts;
+    size_t num_parts, capacity;
+};
+void mt_chat_rendering_free(struct mt_chat_rendering *rendering); /* leaves {0} */
+
+/* Renders messages into `rendering` (cleared first). With `generation_prompt` the text ends where the next
+ * answer begins. Errors: -EINVAL, MT_REASON_BAD_DATA with the rule that the messages break. */
+int mt_chat_render(const struct mt_chat *chat, const struct mt_message *messages, size_t num_messages,
+                   bool generation_prompt, struct mt_chat_rendering *rendering, struct mt_error *error);
+
+/* Renders and tokenises: appends the ids, and to `learned` (may be NULL) one entry an id, 1 where the token
+ * belongs to an answer (its end token included) and 0 elsewhere. Exactly one begin token stands first where
+ * the tokenizer has one. */
+int mt_chat_encode(const struct mt_chat *chat, const struct mt_tokenizer *tokenizer,
+                   const struct mt_message *messages, size_t num_messages, bool generation_prompt,
+                   struct mt_ids *ids, struct mt_ids *learned, struct mt_error *error);
+
+#endif

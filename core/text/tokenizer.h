@@ -1,0 +1,97 @@
+/* Tokenizers: text to ids and back. One interface, filled by a kind at a time; nothing above knows which.
+ * A tokenizer does not change after it is loaded: all functions but the decoder's are thread-safe. */
+#ifndef MT_TEXT_TOKENIZER_H
+#define MT_TEXT_TOKENIZER_H
+
+#include "core/base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A growing list of ids; starts as {0}. */
+struct mt_ids {
+    int32_t *data;
+    size_t count, capacity;
+};
+int mt_ids_push(struct mt_ids *ids, int32_t id); /* 0 or -ENOMEM */
+int mt_ids_append(struct mt_ids *ids, const int32_t *data, size_t count);
+void mt_ids_free(struct mt_ids *ids); /* leaves {0} */
+
+/* A growing text; starts as {0}. There is always a zero byte after the last one once anything was appended;
+ * the text may hold zero bytes itself. */
+struct mt_text {
+    char *data;
+    size_t bytes, capacity;
+};
+int mt_text_append(struct mt_text *text, const char *data, size_t bytes); /* 0 or -ENOMEM */
+void mt_text_free(struct mt_text *text);                                  /* leaves {0} */
+/* Appends `data` with each maximal ill-formed UTF-8 part replaced by U+FFFD (Unicode 15, section 3.9). */
+int mt_text_append_utf8(struct mt_text *text, const char *data, size_t bytes);
+
+#define MT_TOKEN_NONE (-1)
+
+struct mt_tokenizer;
+
+/* "bytes", or a folder that holds tokenizer files. MT_REASON_BAD_MODEL with what is wrong or not supported
+ * yet. */
+int mt_tokenizer_load(const char *folder_or_kind, struct mt_tokenizer **tokenizer, struct mt_error *error);
+void mt_tokenizer_free(struct mt_tokenizer *tokenizer); /* NULL is fine */
+
+/* Writes the files that `transformers` (AutoTokenizer) and mt_tokenizer_load read: tokenizer.json and
+ * tokenizer_config.json for `bytes`; a loaded tokenizer's own files are copied as they were. */
+int mt_tokenizer_save(const struct mt_tokenizer *tokenizer, const char *folder, struct mt_error *error);
+
+const char *mt_tokenizer_kind(const struct mt_tokenizer *tokenizer);  /* "bytes", ... */
+size_t mt_tokenizer_vocab_size(const struct mt_tokenizer *tokenizer); /* largest id + 1 */
+int32_t mt_tokenizer_begin(const struct mt_tokenizer *tokenizer);     /* MT_TOKEN_NONE when it has none */
+int32_t mt_tokenizer_end(const struct mt_tokenizer *tokenizer);
+int32_t mt_tokenizer_pad(const struct mt_tokenizer *tokenizer);
+/* SHA-256 (hexadecimal) of all that determines its ids; equal for equal tokenizers. */
+const char *mt_tokenizer_fingerprint(const struct mt_tokenizer *tokenizer);
+
+/* Appends the ids of `text` to `ids`. Added and special tokens written out in the text are found, as
+ * `transformers` does. `add_special`: what the tokenizer itself puts around a text (for `bytes` the begin
+ * token before it; never an end token there). Text that is not UTF-8 is encoded byte by byte where the kind
+ * can, with U+FFFD elsewhere. Errors: -ENOMEM. */
+int mt_tokenizer_encode(const struct mt_tokenizer *tokenizer, const char *text, size_t bytes,
+                        bool add_special, struct mt_ids *ids, struct mt_error *error);
+
+/* Appends the bytes that the ids stand for (not checked for UTF-8: a token may be part of a character).
+ * Special tokens are left out with `skip_special`. Ids outside the vocabulary stand for nothing. */
+int mt_tokenizer_decode(const struct mt_tokenizer *tokenizer, const int32_t *ids, size_t count,
+                        bool skip_special, struct mt_text *text, struct mt_error *error);
+
+/* Incremental decoding for streams: the pieces, one after another, are the decoded text as UTF-8 with U+FFFD
+ * for what is ill-formed; a piece never ends in the middle of a character. One thread at a time. */
+struct mt_decoder;
+int mt_decoder_new(const struct mt_tokenizer *tokenizer, bool skip_special, struct mt_decoder **decoder,
+                   struct mt_error *error);
+void mt_decoder_free(struct mt_decoder *decoder); /* NULL is fine */
+/* `piece` (may come out empty) lives until the next call. */
+int mt_decoder_push(struct mt_decoder *decoder, int32_t id, const char **piece, size_t *bytes,
+                    struct mt_error *error);
+/* What is left at the end. */
+int mt_decoder_finish(struct mt_decoder *decoder, const char **piece, size_t *bytes, struct mt_error *error);
+
+/* --- for implementers ---------------------------------------------------------------------------------- */
+
+struct mt_tokenizer_ops {
+    const char *kind;
+    int (*encode)(const struct mt_tokenizer *tokenizer, const char *text, size_t bytes, bool add_special,
+                  struct mt_ids *ids, struct mt_error *error);
+    int (*decode)(const struct mt_tokenizer *tokenizer, const int32_t *ids, size_t count, bool skip_special,
+                  struct mt_text *text, struct mt_error *error);
+    int (*save)(const struct mt_tokenizer *tokenizer, const char *folder, struct mt_error *error);
+    void (*free)(struct mt_tokenizer *tokenizer); /* frees the whole object */
+};
+
+/* The first member of every kind's own struct. */
+struct mt_tokenizer {
+    const struct mt_tokenizer_ops *ops;
+    size_t vocab_size;
+    int32_t begin, end, pad;
+    char fingerprint[65];
+};
+
+#endif
