@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct mt_lines; /* JSON pointer (RFC 6901) -> line, from 1 */
@@ -17,14 +18,16 @@ struct mt_lines; /* JSON pointer (RFC 6901) -> line, from 1 */
  * body"). */
 int mt_json_parse(const char *text, size_t bytes, const char *source, json_t **value, struct mt_error *error);
 
-/* YAML text. `lines` (may be NULL) gets the lines of all keys; free with mt_lines_free. `.nan` and `.inf`
- * become strings
- * ".nan", ".inf" so that the validator can refuse them by name. */
+/* YAML text. `lines` (may be NULL) gets the lines of all keys; free with mt_lines_free. `.nan`, `.inf` and
+ * `-.inf` become strings of that spelling, so that the validator can refuse them by name. Refused, with the
+ * line: duplicate keys, merge keys (`<<`), keys that are not plain words, tags outside the core schema,
+ * integers outside 64 bits, aliases that expand to more than MT_YAML_MAX_NODES values. */
+#define MT_YAML_MAX_NODES 100000
 int mt_yaml_parse(const char *text, size_t bytes, const char *source, json_t **value, struct mt_lines **lines,
                   struct mt_error *error);
 
-/* Reads a file; .json is JSON, all else YAML (of which JSON is nearly a subset). Errors: MT_REASON_BAD_JOB.
- */
+/* Reads a file of at most 16 MiB; .json is JSON, all else YAML (of which JSON is nearly a subset). Errors:
+ * MT_REASON_BAD_JOB. The lines of a JSON file are known where YAML would read it too. */
 int mt_document_read(const char *path, json_t **value, struct mt_lines **lines, struct mt_error *error);
 
 /* 0 when unknown. */
@@ -32,7 +35,7 @@ int mt_lines_find(const struct mt_lines *lines, const char *pointer);
 void mt_lines_free(struct mt_lines *lines);
 
 /* Appends "/key" to a pointer with ~ and / escaped; returns false when it does not fit. */
-int mt_pointer_append(char *pointer, size_t pointer_bytes, const char *key);
+bool mt_pointer_append(char *pointer, size_t pointer_bytes, const char *key);
 /* The value that a pointer names, borrowed; NULL when absent. */
 json_t *mt_pointer_get(const json_t *root, const char *pointer);
 

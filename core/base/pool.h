@@ -5,6 +5,8 @@
 #ifndef MT_BASE_POOL_H
 #define MT_BASE_POOL_H
 
+#include "core/base/cpu.h" /* mt_cpu_count */
+
 #include <stddef.h>
 
 struct mt_pool;
@@ -20,8 +22,5 @@ size_t mt_pool_threads(const struct mt_pool *pool);
  * use thread-local scratch where needed. */
 void mt_pool_run(struct mt_pool *pool, size_t num_tasks, void (*function)(void *context, size_t task),
                  void *context);
-
-/* CPUs this process may use: affinity mask and the tightest cgroup (v1, v2) CPU quota, at least 1. */
-size_t mt_cpu_count(void);
 
 #endif

@@ -27,4 +27,7 @@ float mt_random_normal_at(uint64_t key, uint64_t index);
 void mt_random_normal_fill(uint64_t key, uint64_t first_index, float mean, float std, float *values,
                            size_t count);
 
+/* The block function itself: Philox4x32-10 of a counter under a key. */
+void mt_random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
 #endif

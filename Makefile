@@ -1,0 +1,252 @@
+# MegaTrain: the one Makefile. `make help` lists the targets; `make V=1` shows every command.
+#
+# Sources are found by wildcard, so a new file needs no edit here:
+#   core/**.c                     build/libmegatrain-core.a
+#   api/*.c daemon/megatraind/*.c build/megatraind
+#   daemon/worker/*.c             build/megatrain-worker
+#   daemon/cli/*.c                build/megatrain
+#   tests/unit/<floor>/test_*.c   one cmocka program each (other .c files of the folder are linked to each of them)
+#   tests/e2e/*.c, tests/bench/*.c one program each: helpers of the end-to-end tests; benchmarks
+# A program appears when its folder has sources. All output stands under $(BUILD).
+
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
+
+BUILD   ?= build
+PREFIX  ?= /usr/local
+DESTDIR ?=
+SANITIZE ?=
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+AR := ar
+
+# --- flags ---------------------------------------------------------------------------------------------------
+
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion $(if $(WERROR),-Werror)
+OPTIMISE ?= -O2 -g
+CFLAGS   ?=
+LDFLAGS  ?=
+
+sanitizer := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer $(if \
+               $(findstring undefined,$(SANITIZE)),-fno-sanitize-recover=undefined))
+
+pkg_cflags = $(shell pkg-config --cflags $(1) 2>/dev/null)
+pkg_libs   = $(or $(shell pkg-config --libs $(1) 2>/dev/null),$(2))
+
+core_packages   := jansson yaml-0.1 openblas sqlite3
+server_packages := libmicrohttpd libsystemd
+COMPILE := -std=gnu11 $(OPTIMISE) $(WARNINGS) -D_GNU_SOURCE -I. -pthread $(sanitizer) \
+           $(call pkg_cflags,$(core_packages) $(server_packages) cmocka) $(CFLAGS)
+
+# Extra flags of single folders: folder_flags_<folder>.
+folder_flags = $(folder_flags_$(patsubst %/,%,$(dir $<)))
+
+# Archive members and libraries are taken only where something needs them: megatraind gets no OpenBLAS.
+LINK        := -pthread $(sanitizer) -Wl,--as-needed $(LDFLAGS)
+CORE_LIBS   := $(call pkg_libs,jansson,-ljansson) $(call pkg_libs,yaml-0.1,-lyaml) \
+               $(call pkg_libs,openblas,-lopenblas) $(call pkg_libs,sqlite3,-lsqlite3) -lm
+SERVER_LIBS := $(call pkg_libs,libmicrohttpd,-lmicrohttpd) $(call pkg_libs,libsystemd,-lsystemd)
+TEST_LIBS   := $(call pkg_libs,cmocka,-lcmocka)
+
+# --- sources -------------------------------------------------------------------------------------------------
+
+core_sources   := $(sort $(wildcard core/*/*.c core/*/*/*.c core/*/*/*/*.c))
+server_sources := $(sort $(wildcard api/*.c api/*/*.c daemon/megatraind/*.c))
+worker_sources := $(sort $(wildcard daemon/worker/*.c))
+cli_sources    := $(sort $(wildcard daemon/cli/*.c))
+unit_sources   := $(sort $(wildcard tests/unit/*/test_*.c tests/golden/test_*.c))
+helper_sources := $(sort $(wildcard tests/e2e/*.c))
+bench_sources  := $(sort $(wildcard tests/bench/*.c))
+migrations     := $(and $(wildcard core/queue/migrations.h),$(sort $(wildcard migrations/*.sql)))
+
+objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+
+core_archive := $(BUILD)/libmegatrain-core.a
+core_objects := $(call objects,$(core_sources)) $(if $(migrations),$(BUILD)/obj/generated/migrations.o)
+
+# A program's folders without their main.c, as an archive, so that unit tests can link them.
+server_archive := $(if $(server_sources),$(BUILD)/libmegatraind.a)
+worker_archive := $(if $(worker_sources),$(BUILD)/libmegatrain-worker.a)
+cli_archive    := $(if $(cli_sources),$(BUILD)/libmegatrain-cli.a)
+
+programs := $(if $(wildcard daemon/megatraind/main.c),$(BUILD)/megatraind) \
+            $(if $(wildcard daemon/worker/main.c),$(BUILD)/megatrain-worker) \
+            $(if $(wildcard daemon/cli/main.c),$(BUILD)/megatrain)
+unit_programs   := $(patsubst %.c,$(BUILD)/%,$(unit_sources))
+helper_programs := $(patsubst %.c,$(BUILD)/%,$(helper_sources))
+bench_programs  := $(patsubst %.c,$(BUILD)/%,$(bench_sources))
+
+# --- the CUDA module: gpu/build.mk brings the rules, and adds to $(modules) -------------------------------------
+
+modules :=
+ifneq ($(wildcard gpu/build.mk),)
+NVCC ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
+ifneq ($(NVCC),)
+include gpu/build.mk
+else
+modules := no-cuda
+endif
+endif
+
+# --- main targets ----------------------------------------------------------------------------------------------
+
+.PHONY: all programs tests demo check check-run bench bench-run lint asan tsan install clean help packages \
+        no-cuda FORCE
+all: $(core_archive) $(programs) $(modules)
+
+no-cuda:
+	@echo "  NOTE    no CUDA toolkit (nvcc) found: building without the CUDA backend in gpu/"
+
+tests: $(unit_programs) $(helper_programs)
+
+packages:
+	@packaging/install-packages.sh build test
+
+# The packages may bring the compiler and pkg-config, so everything else is a make of its own.
+demo: packages
+	@$(MAKE) all
+	@MT_BUILD='$(abspath $(BUILD))' demo/demo.sh
+
+check: packages
+	@$(MAKE) check-run
+
+check-run: all tests
+	@MT_BUILD='$(abspath $(BUILD))' tests/run.py $(RUN_OPTIONS) $(unit_programs) \
+	    $(sort $(wildcard tests/e2e/*.sh tests/e2e/*.py))
+
+bench: packages
+	@$(MAKE) bench-run
+
+bench-run: all $(bench_programs)
+	@MT_BUILD='$(abspath $(BUILD))' tests/bench.sh $(bench_programs)
+
+asan: packages
+	@$(MAKE) check-run BUILD=$(BUILD)/asan SANITIZE=address,undefined OPTIMISE='-O1 -g'
+
+# Races are looked for where threads are: the pool, the device's streams, the executor, the queue.
+tsan_floors := base device stream queue
+tsan: packages
+	@$(MAKE) tsan-run BUILD=$(BUILD)/tsan SANITIZE=thread OPTIMISE='-O1 -g'
+
+.PHONY: tsan-run
+tsan-run: $(filter $(patsubst %,$(BUILD)/tests/unit/%/test_%,$(tsan_floors)),$(unit_programs))
+	@MT_BUILD='$(abspath $(BUILD))' tests/run.py $(RUN_OPTIONS) $^
+
+lint:
+	@packaging/install-packages.sh build test lint
+	@CC='$(CC)' tests/lint/lint.sh
+
+clean:
+	rm -rf $(BUILD)
+
+help:
+	@echo "make              the programs, in $(BUILD)/"
+	@echo "make demo         train a small model through the daemon, then ask it (installs missing packages)"
+	@echo "make check        all tests that need no GPU (installs missing packages)"
+	@echo "make bench        measure; each figure beside its limit"
+	@echo "make lint         formatting, analysers, and the layering of the source folders"
+	@echo "make asan, tsan   the tests under AddressSanitizer and UBSan, or ThreadSanitizer"
+	@echo "make install      to \$$(DESTDIR)\$$(PREFIX), by default /usr/local"
+	@echo "make clean        remove $(BUILD)/"
+	@echo "Variables: V=1 shows the commands; BUILD=folder; CC, CFLAGS, LDFLAGS; WERROR=1."
+
+# --- compiling and linking ---------------------------------------------------------------------------------------
+
+ifeq ($(V),1)
+say = @:
+quiet :=
+else
+say = @printf '  %-7s %s\n'
+quiet := @
+endif
+
+# A file that changes when the flags do; every object depends on it.
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(CC) $(COMPILE)' '$(LINK)' | cmp -s - $@ || printf '%s\n' '$(CC) $(COMPILE)' '$(LINK)' >$@
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(quiet)$(CC) $(COMPILE) $(folder_flags) -MMD -MP -c -o $@ $<
+
+$(BUILD)/obj/generated/%.o: $(BUILD)/generated/%.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(quiet)$(CC) $(COMPILE) -MMD -MP -c -o $@ $<
+
+$(BUILD)/generated/migrations.c: $(migrations) packaging/embed-migrations.sh
+	$(say) EMBED migrations/
+	@mkdir -p $(@D)
+	$(quiet)packaging/embed-migrations.sh $(migrations) >$@.new && mv $@.new $@
+
+# An archive is made anew when its list of members changes, so that nothing of a removed file stays.
+define archive_rule
+$(1).members: FORCE
+	@mkdir -p $$(@D)
+	@printf '%s\n' $(2) | cmp -s - $$@ || printf '%s\n' $(2) >$$@
+$(1): $(2) $(1).members
+	$$(say) AR $$@
+	@rm -f $$@
+	$$(quiet)$$(AR) rcs $$@ $(2)
+endef
+without_main = $(filter-out %/main.c,$(1))
+$(eval $(call archive_rule,$(core_archive),$(core_objects)))
+$(if $(server_sources),$(eval $(call archive_rule,$(server_archive),$(call objects,$(call without_main,$(server_sources))))))
+$(if $(worker_sources),$(eval $(call archive_rule,$(worker_archive),$(call objects,$(call without_main,$(worker_sources))))))
+$(if $(cli_sources),$(eval $(call archive_rule,$(cli_archive),$(call objects,$(call without_main,$(cli_sources))))))
+
+link = $(CC) $(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(filter %.a,$^)
+
+$(BUILD)/megatraind: $(BUILD)/obj/daemon/megatraind/main.o $(server_archive) $(core_archive)
+	$(say) LINK $@
+	$(quiet)$(link) $(SERVER_LIBS) $(CORE_LIBS)
+$(BUILD)/megatrain-worker: $(BUILD)/obj/daemon/worker/main.o $(worker_archive) $(core_archive)
+	$(say) LINK $@
+	$(quiet)$(link) $(CORE_LIBS) -ldl
+$(BUILD)/megatrain: $(BUILD)/obj/daemon/cli/main.o $(cli_archive) $(core_archive)
+	$(say) LINK $@
+	$(quiet)$(link) $(CORE_LIBS) -ldl
+
+# Unit tests of api/ and the daemon's folders get that program's archive too.
+$(filter $(BUILD)/tests/unit/api/% $(BUILD)/tests/unit/megatraind/%,$(unit_programs)): $(server_archive)
+$(filter $(BUILD)/tests/unit/worker/%,$(unit_programs)): $(worker_archive)
+$(filter $(BUILD)/tests/unit/cli/%,$(unit_programs)): $(cli_archive)
+
+.SECONDEXPANSION:
+support_of = $(call objects,$(filter-out $(dir $(1))test_%,$(wildcard $(dir $(1))*.c)))
+$(unit_programs): $(BUILD)/%: $(BUILD)/obj/%.o $$(call support_of,$$*) $(core_archive)
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(quiet)$(link) $(TEST_LIBS) $(SERVER_LIBS) $(CORE_LIBS) -ldl
+$(helper_programs) $(bench_programs): $(BUILD)/%: $(BUILD)/obj/%.o $(core_archive)
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(quiet)$(link) $(CORE_LIBS) -ldl
+
+.SECONDARY:
+-include $(patsubst %.o,%.d,$(core_objects) $(call objects,$(server_sources) $(worker_sources) $(cli_sources) \
+    $(unit_sources) $(helper_sources) $(bench_sources)) $(foreach s,$(unit_sources),$(call support_of,$(s))))
+
+# --- install -----------------------------------------------------------------------------------------------------
+
+INSTALL ?= install
+install: all
+	$(INSTALL) -d '$(DESTDIR)$(PREFIX)/bin'
+	$(if $(programs),$(INSTALL) -m 755 $(programs) '$(DESTDIR)$(PREFIX)/bin')
+	$(INSTALL) -d '$(DESTDIR)$(PREFIX)/share/doc/megatrain'
+	$(INSTALL) -m 644 LICENSE $(wildcard README.md docs/*.md) '$(DESTDIR)$(PREFIX)/share/doc/megatrain'
+	$(if $(filter %.so,$(modules)),$(INSTALL) -d '$(DESTDIR)$(PREFIX)/lib/megatrain' && \
+	    $(INSTALL) -m 755 $(filter %.so,$(modules)) '$(DESTDIR)$(PREFIX)/lib/megatrain')
+	$(if $(wildcard etc),cd etc && find . -type f -exec $(INSTALL) -D -m 644 {} '$(DESTDIR)/etc/megatrain/{}' \;)
+	$(foreach kind,service:systemd/system socket:systemd/system sysusers:sysusers.d tmpfiles:tmpfiles.d,\
+	    $(call install_units,$(firstword $(subst :, ,$(kind))),$(lastword $(subst :, ,$(kind)))))
+
+define install_units
+$(if $(wildcard systemd/*.$(1)),$(INSTALL) -d '$(DESTDIR)$(PREFIX)/lib/$(2)' && \
+    $(INSTALL) -m 644 $(wildcard systemd/*.$(1)) '$(DESTDIR)$(PREFIX)/lib/$(2)';)
+endef

@@ -1,0 +1,180 @@
+/* Documents: reading, and what belongs to JSON pointers; see document.h. YAML stands in document_yaml.c. */
+#include "core/base/document.h"
+
+#include "core/base/cleanup.h"
+#include "core/base/file.h"
+#include "core/base/size.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#define MAX_FILE_BYTES ((size_t)16 << 20)
+#define MAX_DEPTH 256
+
+/* jansson's own bound on depth (2,048) is fixed, and its parser recursive: count before it runs. */
+static bool depth_within_bounds(const char *text, size_t bytes, size_t *line, size_t *column)
+{
+    size_t depth = 0, line_start = 0;
+    bool in_string = false;
+    *line = 1;
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i] == '\n') {
+            (*line)++;
+            line_start = i + 1;
+        } else if (in_string) {
+            if (text[i] == '\\')
+                i++;
+            else if (text[i] == '"')
+                in_string = false;
+        } else if (text[i] == '"') {
+            in_string = true;
+        } else if ((text[i] == '[' || text[i] == '{') && ++depth > MAX_DEPTH) {
+            *column = i - line_start + 1;
+            return false;
+        } else if ((text[i] == ']' || text[i] == '}') && depth > 0) {
+            depth--;
+        }
+    }
+    return true;
+}
+
+int mt_json_parse(const char *text, size_t bytes, const char *source, json_t **value, struct mt_error *error)
+{
+    size_t blank = 0;
+    while (blank < bytes && memchr(" \t\r\n", text[blank], 4))
+        blank++;
+    if (blank == bytes)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB, "%s is empty", source);
+    size_t line, column = 0;
+    if (!depth_within_bounds(text, bytes, &line, &column))
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB,
+                            "%s: line %zu, column %zu: nested more than %d deep", source, line, column,
+                            MAX_DEPTH);
+    json_error_t failure;
+    json_t *parsed = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &failure);
+    if (!parsed && json_error_code(&failure) == json_error_out_of_memory)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory while reading %s",
+                            source);
+    if (!parsed)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB, "%s: line %d, column %d: %s", source,
+                            failure.line, failure.column, failure.text);
+    *value = parsed;
+    return 0;
+}
+
+int mt_document_read(const char *path, json_t **value, struct mt_lines **lines, struct mt_error *error)
+{
+    mt_autofree char *text = NULL;
+    size_t bytes;
+    if (lines)
+        *lines = NULL;
+    int result = mt_file_read(path, MAX_FILE_BYTES, &text, &bytes, error);
+    if (result < 0) {
+        if (error)
+            error->reason = MT_REASON_BAD_JOB;
+        return result;
+    }
+    const char *dot = strrchr(path, '.');
+    if (!dot || strcmp(dot, ".json") != 0)
+        return mt_yaml_parse(text, bytes, path, value, lines, error);
+    size_t mark = bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* byte order mark */
+    result = mt_json_parse(text + mark, bytes - mark, path, value, error);
+    if (result == 0 && lines) {
+        json_t *again = NULL;
+        (void)mt_yaml_parse(text, bytes, path, &again, lines, NULL);
+        json_decref(again);
+    }
+    return result;
+}
+
+bool mt_pointer_append(char *pointer, size_t pointer_bytes, const char *key)
+{
+    size_t used = strlen(pointer), start = used;
+    if (used + 2 > pointer_bytes)
+        return false;
+    pointer[used++] = '/';
+    for (; *key; key++) {
+        const char escaped[2] = {'~', *key == '~' ? '0' : '1'};
+        size_t need = *key == '~' || *key == '/' ? 2 : 1;
+        if (used + need + 1 > pointer_bytes) {
+            pointer[start] = '\0';
+            return false;
+        }
+        memcpy(pointer + used, need == 2 ? escaped : key, need);
+        used += need;
+    }
+    pointer[used] = '\0';
+    return true;
+}
+
+/* An array index as RFC 6901 has it: no sign, no leading zero. */
+static bool parse_index(const char *text, size_t bytes, size_t *index)
+{
+    if (bytes == 0 || (bytes > 1 && *text == '0'))
+        return false;
+    *index = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i] < '0' || text[i] > '9' || !mt_size_mul(*index, 10, index) ||
+            !mt_size_add(*index, (size_t)(text[i] - '0'), index))
+            return false;
+    }
+    return true;
+}
+
+json_t *mt_pointer_get(const json_t *root, const char *pointer)
+{
+    /* jansson's accessors of children do not take const. */
+    json_t *value = (json_t *)(uintptr_t)root;
+    while (value && *pointer == '/') {
+        const char *token = ++pointer;
+        size_t bytes = strcspn(token, "/"), index;
+        pointer += bytes;
+        if (json_is_array(value)) {
+            value = parse_index(token, bytes, &index) ? json_array_get(value, index) : NULL;
+            continue;
+        }
+        mt_autofree char *key = strndup(token, bytes);
+        if (!key)
+            return NULL;
+        char *out = key;
+        for (const char *in = key; *in; in++) {
+            if (*in == '~' && (in[1] == '0' || in[1] == '1'))
+                *out++ = *++in == '0' ? '~' : '/';
+            else
+                *out++ = *in;
+        }
+        *out = '\0';
+        value = json_object_get(value, key);
+    }
+    return *pointer == '\0' ? value : NULL;
+}
+
+#define MAX_WORD_BYTES 128
+
+size_t mt_text_distance(const char *a, const char *b, size_t limit)
+{
+    size_t a_bytes = strlen(a), b_bytes = strlen(b);
+    size_t longer = mt_size_max(a_bytes, b_bytes), shorter = mt_size_min(a_bytes, b_bytes);
+    if (longer - shorter > limit || longer > MAX_WORD_BYTES)
+        return limit + 1;
+    /* Rows i-2, i-1 and i of the table: row[j] is the distance of a's first i bytes to b's first j. */
+    size_t rows[3][MAX_WORD_BYTES + 1];
+    size_t *before = rows[0], *last = rows[1], *row = rows[2];
+    for (size_t j = 0; j <= b_bytes; j++)
+        last[j] = j;
+    for (size_t i = 1; i <= a_bytes; i++) {
+        row[0] = i;
+        for (size_t j = 1; j <= b_bytes; j++) {
+            size_t best = last[j - 1] + (a[i - 1] != b[j - 1]);
+            best = mt_size_min(best, mt_size_min(last[j], row[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                best = mt_size_min(best, before[j - 2] + 1);
+            row[j] = best;
+        }
+        size_t *free_row = before;
+        before = last;
+        last = row;
+        row = free_row;
+    }
+    return mt_size_min(last[b_bytes], limit + 1);
+}
