@@ -1,0 +1,48 @@
+/* The head: final norm, output matrix and loss, for a chunk of tokens and a tile of the vocabulary at a time,
+ * so that full logits never exist. Order for a chunk: norm; for each tile logits and statistics; finish; for
+ * each tile (logits again unless there is one tile) backward; norm_backward. Only puts operations into the
+ * stream. */
+#ifndef MT_MODEL_HEAD_H
+#define MT_MODEL_HEAD_H
+
+#include "core/model/layer.h"
+
+/* Rows first .. first + rows - 1 of the vocabulary. */
+struct mt_head_tile {
+    const void *table; /* [rows, hidden], device: where the tile's rows lie */
+    float *gradient;   /* [rows, hidden] or NULL: frozen */
+    size_t first, rows;
+};
+
+/* One chunk of tokens; everything in device memory. */
+struct mt_head_chunk {
+    size_t tokens;
+    const void *x;                            /* [tokens, hidden]: the last layer's output */
+    const int32_t *labels;                    /* [tokens]; may be NULL where only logits are wanted */
+    void *normed;                             /* [tokens, hidden] */
+    float *rstd;                              /* [tokens] */
+    float *max, *sum, *target, *lse, *losses; /* [tokens] each */
+    void *logits;                             /* [tokens, tile rows] */
+    void *dx;                                 /* [tokens, hidden]: gradient of normed, then of x */
+};
+
+/* normed = norm(x). `weights`: the head group's slab. */
+int mt_head_norm(const struct mt_layer_context *context, const void *weights,
+                 const struct mt_head_chunk *chunk);
+/* logits = normed * table^T. */
+int mt_head_logits(const struct mt_layer_context *context, const struct mt_head_chunk *chunk,
+                   const struct mt_head_tile *tile);
+int mt_head_statistics(const struct mt_layer_context *context, const struct mt_head_chunk *chunk,
+                       const struct mt_head_tile *tile);
+/* lse and losses; *loss_sum (device) is set, or added to when `accumulate`. */
+int mt_head_finish(const struct mt_layer_context *context, const struct mt_head_chunk *chunk,
+                   double *loss_sum, bool accumulate);
+/* From logits: dx (=, or += from the second tile on), the tile's gradient (=, or += when `accumulate`). */
+int mt_head_backward(const struct mt_layer_context *context, const struct mt_head_chunk *chunk,
+                     const struct mt_head_tile *tile, float grad_scale, bool accumulate);
+/* dx through the final norm, in place, and the norm's gradient. `gradients`: the head group's slab or NULL.
+ */
+int mt_head_norm_backward(const struct mt_layer_context *context, const void *weights, float *gradients,
+                          const struct mt_head_chunk *chunk, bool accumulate);
+
+#endif

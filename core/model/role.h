@@ -1,0 +1,33 @@
+/* What a parameter is for. Templates find their weights by role; families give roles their names. */
+#ifndef MT_MODEL_ROLE_H
+#define MT_MODEL_ROLE_H
+
+/* In this order the parameters of a group lie in its slab: weights that read the same input are neighbours,
+ * so that one product serves them all. */
+enum mt_role {
+    MT_ROLE_EMBEDDING, /* [vocab_size, hidden_size] */
+
+    MT_ROLE_ATTENTION_NORM, /* [hidden_size] */
+    MT_ROLE_Q,              /* [num_heads * head_dim, hidden_size] */
+    MT_ROLE_K,              /* [num_kv_heads * head_dim, hidden_size] */
+    MT_ROLE_V,
+    MT_ROLE_Q_BIAS,
+    MT_ROLE_K_BIAS,
+    MT_ROLE_V_BIAS,
+    MT_ROLE_O, /* [hidden_size, num_heads * head_dim] */
+    MT_ROLE_O_BIAS,
+    MT_ROLE_MLP_NORM, /* [hidden_size] */
+    MT_ROLE_GATE,     /* [intermediate_size, hidden_size] */
+    MT_ROLE_UP,
+    MT_ROLE_GATE_BIAS,
+    MT_ROLE_UP_BIAS,
+    MT_ROLE_DOWN, /* [hidden_size, intermediate_size] */
+    MT_ROLE_DOWN_BIAS,
+
+    MT_ROLE_FINAL_NORM, /* [hidden_size] */
+    MT_ROLE_HEAD,       /* [vocab_size, hidden_size]; absent when tied */
+
+    MT_NUM_ROLES
+};
+
+#endif
