@@ -34,7 +34,8 @@ LDFLAGS  ?=
 sanitizer := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer $(if \
                $(findstring undefined,$(SANITIZE)),-fno-sanitize-recover=undefined))
 
-pkg_cflags = $(shell pkg-config --cflags $(1) 2>/dev/null)
+# -isystem: warnings are for our own headers.
+pkg_cflags = $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(1) 2>/dev/null))
 pkg_libs   = $(or $(shell pkg-config --libs $(1) 2>/dev/null),$(2))
 
 core_packages   := jansson yaml-0.1 openblas sqlite3
@@ -114,8 +115,11 @@ demo: packages
 check: packages
 	@$(MAKE) check-run
 
+# TESTS='base queue' runs the tests whose names contain one of the words.
+run_options = $(if $(TESTS),--only '$(TESTS)') $(if $(SANITIZE),--sanitized)
+
 check-run: all tests
-	@MT_BUILD='$(abspath $(BUILD))' tests/run.py $(RUN_OPTIONS) $(unit_programs) \
+	@MT_BUILD='$(abspath $(BUILD))' tests/run.py $(run_options) $(unit_programs) \
 	    $(sort $(wildcard tests/e2e/*.sh tests/e2e/*.py))
 
 bench: packages
@@ -134,7 +138,7 @@ tsan: packages
 
 .PHONY: tsan-run
 tsan-run: $(filter $(patsubst %,$(BUILD)/tests/unit/%/test_%,$(tsan_floors)),$(unit_programs))
-	@MT_BUILD='$(abspath $(BUILD))' tests/run.py $(RUN_OPTIONS) $^
+	@MT_BUILD='$(abspath $(BUILD))' tests/run.py $(run_options) $^
 
 lint:
 	@packaging/install-packages.sh build test lint
@@ -152,7 +156,7 @@ help:
 	@echo "make asan, tsan   the tests under AddressSanitizer and UBSan, or ThreadSanitizer"
 	@echo "make install      to \$$(DESTDIR)\$$(PREFIX), by default /usr/local"
 	@echo "make clean        remove $(BUILD)/"
-	@echo "Variables: V=1 shows the commands; BUILD=folder; CC, CFLAGS, LDFLAGS; WERROR=1."
+	@echo "Variables: TESTS='words' runs only tests with such names; V=1 shows the commands; BUILD=folder; CC, CFLAGS, LDFLAGS; WERROR=1."
 
 # --- compiling and linking ---------------------------------------------------------------------------------------
 
