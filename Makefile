@@ -140,9 +140,19 @@ tsan: packages
 tsan-run: $(filter $(patsubst %,$(BUILD)/tests/unit/%/test_%,$(tsan_floors)),$(unit_programs))
 	@MT_BUILD='$(abspath $(BUILD))' tests/run.py $(run_options) $^
 
+# Each C file is compiled with -Werror and analysed in $(BUILD)/lint, once until it or one of its headers changes.
 lint:
 	@packaging/install-packages.sh build test lint
-	@CC='$(CC)' tests/lint/lint.sh
+	@tests/lint/tree.sh
+	@$(MAKE) lint-files BUILD=$(BUILD)/lint WERROR=1
+
+lint_sources := $(core_sources) $(server_sources) $(worker_sources) $(cli_sources) $(unit_sources) $(helper_sources) \
+                $(bench_sources)
+.PHONY: lint-files
+lint-files: $(patsubst %.c,$(BUILD)/%.analysed,$(lint_sources))
+
+CPPCHECK_FLAGS := --quiet --error-exitcode=1 --std=c11 --platform=unix64 --inline-suppr -I. -D_GNU_SOURCE \
+                  --enable=warning,performance,portability --suppressions-list=tests/lint/cppcheck.txt
 
 clean:
 	rm -rf $(BUILD)
@@ -177,6 +187,13 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	$(say) CC $<
 	@mkdir -p $(@D)
 	$(quiet)$(CC) $(COMPILE) $(folder_flags) -MMD -MP -c -o $@ $<
+
+$(BUILD)/%.analysed: $(BUILD)/obj/%.o .clang-tidy tests/lint/cppcheck.txt
+	$(say) LINT $*.c
+	@mkdir -p $(@D)
+	$(quiet)clang-tidy --quiet $*.c -- $(COMPILE) 2>$@.err || { cat $@.err; exit 1; }
+	$(quiet)cppcheck $(CPPCHECK_FLAGS) $*.c
+	@rm -f $@.err && touch $@
 
 $(BUILD)/obj/generated/%.o: $(BUILD)/generated/%.c $(BUILD)/flags
 	$(say) CC $<

@@ -11,33 +11,34 @@
 
 #define MAX_CPUS 8192
 
-static long long read_number(const char *path)
+/* The first one or two whole numbers of a file; false when it does not begin with as many. */
+static bool read_numbers(const char *folder, const char *name, long long *numbers, size_t count)
 {
+    char path[PATH_MAX], line[64];
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+        return false;
     mt_autofile FILE *file = fopen(path, "re");
-    long long number;
-    return file && fscanf(file, "%lld", &number) == 1 ? number : -1;
+    if (!file || !fgets(line, sizeof line, file))
+        return false;
+    char *rest = line;
+    for (size_t i = 0; i < count; i++) {
+        char *start = rest;
+        numbers[i] = strtoll(start, &rest, 10);
+        if (rest == start)
+            return false; /* "max": no limit here */
+    }
+    return true;
 }
 
 /* The quota set at one folder of a v2 or v1 hierarchy; 0 when none is. */
 static size_t quota_at(const char *folder, bool version_2)
 {
-    char path[PATH_MAX];
-    long long quota = -1, period = -1;
-    if (version_2) {
-        if (snprintf(path, sizeof path, "%s/cpu.max", folder) >= (int)sizeof path)
-            return 0;
-        mt_autofile FILE *file = fopen(path, "re");
-        if (!file || fscanf(file, "%lld %lld", &quota, &period) != 2)
-            return 0; /* "max": no limit here */
-    } else {
-        if (snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", folder) >= (int)sizeof path)
-            return 0;
-        quota = read_number(path);
-        if (snprintf(path, sizeof path, "%s/cpu.cfs_period_us", folder) >= (int)sizeof path)
-            return 0;
-        period = read_number(path);
-    }
-    return quota > 0 && period > 0 ? mt_size_ceil_div((size_t)quota, (size_t)period) : 0;
+    long long values[2] = {-1, -1}; /* quota, period */
+    bool found = version_2 ? read_numbers(folder, "cpu.max", values, 2)
+                           : read_numbers(folder, "cpu.cfs_quota_us", &values[0], 1) &&
+                                 read_numbers(folder, "cpu.cfs_period_us", &values[1], 1);
+    return found && values[0] > 0 && values[1] > 0 ? mt_size_ceil_div((size_t)values[0], (size_t)values[1])
+                                                   : 0;
 }
 
 /* The tightest quota from `group` up to the root of the hierarchy. Inside a container the path may name

@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#undef mt_error_set /* see the end of error.h */
+#undef mt_error_set_errno
+
 static const struct {
     const char *name;
     int exit_code;

@@ -43,10 +43,16 @@ int mt_error_set_errno(struct mt_error *error, enum mt_reason reason, const char
  */
 int mt_error_prefix(struct mt_error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The name that jobs show as `reason` ("bad_data", "disk_full", ...); NULL for MT_REASON_NONE. */
+/* The name that jobs show as `reason` ("bad_data", "disk_full", "io_error", ...); NULL for MT_REASON_NONE. */
 const char *mt_reason_name(enum mt_reason reason);
 
 /* The exit code (sysexits) that belongs to a reason; 0 for MT_REASON_NONE. */
 int mt_reason_exit_code(enum mt_reason reason);
+
+#ifdef __clang_analyzer__
+/* The analyser of `make lint` does not look into other files: tell it that these results are negative. */
+#define mt_error_set(error, code, ...) (mt_error_set(error, code, __VA_ARGS__), (code))
+#define mt_error_set_errno(...) (mt_error_set_errno(__VA_ARGS__), -EIO)
+#endif
 
 #endif

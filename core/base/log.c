@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,10 +26,11 @@ static void find_journal(void)
 {
     const char *stream = getenv("JOURNAL_STREAM");
     struct stat status;
-    unsigned long device, inode;
-    to_journal = stream && sscanf(stream, "%lu:%lu", &device, &inode) == 2 &&
-                 fstat(STDERR_FILENO, &status) == 0 && status.st_dev == (dev_t)device &&
-                 status.st_ino == (ino_t)inode;
+    char mine[64];
+    if (!stream || fstat(STDERR_FILENO, &status) < 0)
+        return;
+    snprintf(mine, sizeof mine, "%ju:%ju", (uintmax_t)status.st_dev, (uintmax_t)status.st_ino);
+    to_journal = strcmp(stream, mine) == 0;
 }
 
 void mt_log(int priority, const char *format, ...)
