@@ -80,8 +80,9 @@ struct mt_tokenizer_ops {
     const char *kind;
     int (*encode)(const struct mt_tokenizer *tokenizer, const char *text, size_t bytes, bool add_special,
                   struct mt_ids *ids, struct mt_error *error);
-    int (*decode)(const struct mt_tokenizer *tokenizer, const int32_t *ids, size_t count, bool skip_special,
-                  struct mt_text *text, struct mt_error *error);
+    /* Appends the bytes of one token; `position` counts the tokens before it in the text. 0 or -ENOMEM. */
+    int (*piece)(const struct mt_tokenizer *tokenizer, int32_t id, size_t position, bool skip_special,
+                 struct mt_text *text);
     int (*save)(const struct mt_tokenizer *tokenizer, const char *folder, struct mt_error *error);
     void (*free)(struct mt_tokenizer *tokenizer); /* frees the whole object */
 };

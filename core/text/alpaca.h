@@ -1,0 +1,10 @@
+/* The Alpaca prompt as published (Stanford Alpaca, train.py), and its continuation over several turns. */
+#ifndef MT_TEXT_ALPACA_H
+#define MT_TEXT_ALPACA_H
+
+#include "core/text/chat.h"
+
+int mt_alpaca_render(const struct mt_message *messages, size_t num_messages, bool generation_prompt,
+                     struct mt_chat_rendering *rendering, struct mt_error *error);
+
+#endif

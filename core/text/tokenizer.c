@@ -1,0 +1,200 @@
+/* What all kinds of tokenizers share: finding out the kind, and decoding built on one token at a time. */
+#include "core/text/tokenizer.h"
+
+#include "core/base/cleanup.h"
+#include "core/base/document.h"
+#include "core/base/file.h"
+#include "core/text/bytes.h"
+#include "core/text/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TOKENIZER_BYTES ((size_t)256 << 20)
+
+struct mt_decoder {
+    const struct mt_tokenizer *tokenizer;
+    bool skip_special;
+    size_t position;
+    struct mt_text pending; /* bytes not handed out yet: less than a character between calls */
+    struct mt_text piece;   /* what the last call handed out */
+};
+
+static int out_of_memory(struct mt_error *error)
+{
+    return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory in the tokenizer");
+}
+
+/* tokenizer.json of a folder; only our own form is known. */
+static int load_json(const char *path, struct mt_tokenizer **tokenizer, struct mt_error *error)
+{
+    mt_autofree char *text = NULL;
+    size_t bytes;
+    int r = mt_file_read(path, MAX_TOKENIZER_BYTES, &text, &bytes, error);
+    if (r < 0)
+        return r;
+    mt_autojson json_t *document = NULL;
+    r = mt_json_parse(text, bytes, path, &document, error);
+    if (r < 0) {
+        if (error && r != -ENOMEM)
+            error->reason = MT_REASON_BAD_MODEL;
+        return r;
+    }
+    if (!mt_bytes_tokenizer_is(document)) {
+        const char *kind = json_string_value(json_object_get(json_object_get(document, "model"), "type"));
+        return mt_error_set(
+            error, -ENOTSUP, MT_REASON_BAD_MODEL,
+            "%s: a tokenizer of kind %s is not supported yet; only MegaTrain's own `bytes` is", path,
+            kind ? kind : "(none)");
+    }
+    *tokenizer = mt_bytes_tokenizer_new();
+    return *tokenizer ? 0 : out_of_memory(error);
+}
+
+int mt_tokenizer_load(const char *folder, struct mt_tokenizer **tokenizer, struct mt_error *error)
+{
+    *tokenizer = NULL;
+    if (strcmp(folder, "bytes") == 0) {
+        *tokenizer = mt_bytes_tokenizer_new();
+        return *tokenizer ? 0 : out_of_memory(error);
+    }
+
+    mt_autofree char *path = mt_path_join(folder, "tokenizer.json");
+    if (!path)
+        return out_of_memory(error);
+    if (mt_path_exists(path))
+        return load_json(path, tokenizer, error);
+    if (!mt_path_exists(folder))
+        return mt_error_set(error, -ENOENT, MT_REASON_BAD_MODEL, "the tokenizer's folder %s is not there",
+                            folder);
+    static const char *const others[] = {"tokenizer.model", "vocab.json", "vocab.txt", "spiece.model",
+                                         "qwen.tiktoken"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        mt_autofree char *other = mt_path_join(folder, others[i]);
+        if (other && mt_path_exists(other))
+            return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
+                                "%s: a tokenizer without tokenizer.json is not supported yet", other);
+    }
+    return mt_error_set(error, -ENOENT, MT_REASON_BAD_MODEL, "%s holds no tokenizer.json", folder);
+}
+
+void mt_tokenizer_free(struct mt_tokenizer *tokenizer)
+{
+    if (tokenizer)
+        tokenizer->ops->free(tokenizer);
+}
+
+int mt_tokenizer_save(const struct mt_tokenizer *tokenizer, const char *folder, struct mt_error *error)
+{
+    return tokenizer->ops->save(tokenizer, folder, error);
+}
+
+const char *mt_tokenizer_kind(const struct mt_tokenizer *tokenizer)
+{
+    return tokenizer->ops->kind;
+}
+
+size_t mt_tokenizer_vocab_size(const struct mt_tokenizer *tokenizer)
+{
+    return tokenizer->vocab_size;
+}
+
+int32_t mt_tokenizer_begin(const struct mt_tokenizer *tokenizer)
+{
+    return tokenizer->begin;
+}
+
+int32_t mt_tokenizer_end(const struct mt_tokenizer *tokenizer)
+{
+    return tokenizer->end;
+}
+
+int32_t mt_tokenizer_pad(const struct mt_tokenizer *tokenizer)
+{
+    return tokenizer->pad;
+}
+
+const char *mt_tokenizer_fingerprint(const struct mt_tokenizer *tokenizer)
+{
+    return tokenizer->fingerprint;
+}
+
+int mt_tokenizer_encode(const struct mt_tokenizer *tokenizer, const char *text, size_t bytes,
+                        bool add_special, struct mt_ids *ids, struct mt_error *error)
+{
+    return tokenizer->ops->encode(tokenizer, text, bytes, add_special, ids, error);
+}
+
+int mt_tokenizer_decode(const struct mt_tokenizer *tokenizer, const int32_t *ids, size_t count,
+                        bool skip_special, struct mt_text *text, struct mt_error *error)
+{
+    int r = mt_text_append(text, NULL, 0); /* even nothing ends with a zero byte */
+    for (size_t i = 0; r == 0 && i < count; i++)
+        r = tokenizer->ops->piece(tokenizer, ids[i], i, skip_special, text);
+    return r < 0 ? out_of_memory(error) : 0;
+}
+
+int mt_decoder_new(const struct mt_tokenizer *tokenizer, bool skip_special, struct mt_decoder **result,
+                   struct mt_error *error)
+{
+    struct mt_decoder *decoder = *result = calloc(1, sizeof *decoder);
+    if (!decoder)
+        return out_of_memory(error);
+    decoder->tokenizer = tokenizer;
+    decoder->skip_special = skip_special;
+    return 0;
+}
+
+void mt_decoder_free(struct mt_decoder *decoder)
+{
+    if (!decoder)
+        return;
+    mt_text_free(&decoder->pending);
+    mt_text_free(&decoder->piece);
+    free(decoder);
+}
+
+/* Bytes of an unfinished character at the end of a text (0 to 3). */
+static size_t unfinished_bytes(const char *data, size_t bytes)
+{
+    for (size_t back = 1; back <= 3 && back <= bytes; back++) {
+        const unsigned char byte = (unsigned char)data[bytes - back];
+        if ((byte & 0xc0) == 0x80)
+            continue;
+        uint32_t character;
+        return mt_utf8_next(data + bytes - back, back, &character) == MT_UTF8_INCOMPLETE ? back : 0;
+    }
+    return 0;
+}
+
+/* Hands out all of the pending bytes but the last `keep`. */
+static int hand_out(struct mt_decoder *decoder, size_t keep, const char **piece, size_t *bytes,
+                    struct mt_error *error)
+{
+    const size_t ready = decoder->pending.bytes - keep;
+    decoder->piece.bytes = 0;
+    if (mt_text_append_utf8(&decoder->piece, decoder->pending.data, ready) < 0)
+        return out_of_memory(error);
+    if (keep)
+        memmove(decoder->pending.data, decoder->pending.data + ready, keep);
+    decoder->pending.bytes = keep;
+    *piece = decoder->piece.data;
+    *bytes = decoder->piece.bytes;
+    return 0;
+}
+
+int mt_decoder_push(struct mt_decoder *decoder, int32_t id, const char **piece, size_t *bytes,
+                    struct mt_error *error)
+{
+    const struct mt_tokenizer *tokenizer = decoder->tokenizer;
+    if (tokenizer->ops->piece(tokenizer, id, decoder->position, decoder->skip_special, &decoder->pending) < 0)
+        return out_of_memory(error);
+    decoder->position++;
+    return hand_out(decoder, unfinished_bytes(decoder->pending.data, decoder->pending.bytes), piece, bytes,
+                    error);
+}
+
+int mt_decoder_finish(struct mt_decoder *decoder, const char **piece, size_t *bytes, struct mt_error *error)
+{
+    return hand_out(decoder, 0, piece, bytes, error);
+}
