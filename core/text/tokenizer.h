@@ -1,5 +1,5 @@
 /* Tokenizers: text to ids and back. One interface, filled by a kind at a time; nothing above knows which.
- * A tokenizer does not change after it is loaded: all functions but the decoder's are thread-safe. */
+ * A tokenizer does not change after it is loaded: all functions but the detokenizer's are thread-safe. */
 #ifndef MT_TEXT_TOKENIZER_H
 #define MT_TEXT_TOKENIZER_H
 
@@ -64,15 +64,16 @@ int mt_tokenizer_decode(const struct mt_tokenizer *tokenizer, const int32_t *ids
 
 /* Incremental decoding for streams: the pieces, one after another, are the decoded text as UTF-8 with U+FFFD
  * for what is ill-formed; a piece never ends in the middle of a character. One thread at a time. */
-struct mt_decoder;
-int mt_decoder_new(const struct mt_tokenizer *tokenizer, bool skip_special, struct mt_decoder **decoder,
-                   struct mt_error *error);
-void mt_decoder_free(struct mt_decoder *decoder); /* NULL is fine */
+struct mt_detokenizer;
+int mt_detokenizer_new(const struct mt_tokenizer *tokenizer, bool skip_special,
+                       struct mt_detokenizer **detokenizer, struct mt_error *error);
+void mt_detokenizer_free(struct mt_detokenizer *detokenizer); /* NULL is fine */
 /* `piece` (may come out empty) lives until the next call. */
-int mt_decoder_push(struct mt_decoder *decoder, int32_t id, const char **piece, size_t *bytes,
-                    struct mt_error *error);
+int mt_detokenizer_push(struct mt_detokenizer *detokenizer, int32_t id, const char **piece, size_t *bytes,
+                        struct mt_error *error);
 /* What is left at the end. */
-int mt_decoder_finish(struct mt_decoder *decoder, const char **piece, size_t *bytes, struct mt_error *error);
+int mt_detokenizer_finish(struct mt_detokenizer *detokenizer, const char **piece, size_t *bytes,
+                          struct mt_error *error);
 
 /* --- for implementers ---------------------------------------------------------------------------------- */
 
