@@ -1,0 +1,256 @@
+/* files.c: moving the store's arrays through one buffer a thread. The store hides whether a master is split,
+ * so files are the same whatever the device computed in. */
+#include "core/store/files.h"
+
+#include "core/base/cleanup.h"
+#include "core/base/size.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK ((size_t)1 << 18) /* elements moved at a time */
+
+/* --- loading ------------------------------------------------------------------------------------------- */
+
+struct load_item {
+    const struct mt_parameter *parameter;
+    const struct mt_safetensors_tensor *tensor;
+    enum mt_store_part part;
+};
+
+struct load {
+    struct mt_store *store;
+    struct load_item *items;
+    pthread_mutex_t lock; /* of result and error */
+    int result;
+    struct mt_error *error;
+};
+
+static int check_tensor(const struct mt_parameter *parameter, const struct mt_safetensors_tensor *tensor,
+                        const char *name, struct mt_error *error)
+{
+    if (!tensor)
+        return mt_error_set(error, -ENOENT, MT_REASON_BAD_MODEL,
+                            "the tensor '%s' is missing: the files do not hold this model", name);
+    bool same = tensor->rank == parameter->rank &&
+                memcmp(tensor->shape, parameter->shape, parameter->rank * sizeof *parameter->shape) == 0;
+    if (!same)
+        return mt_error_set(
+            error, -EINVAL, MT_REASON_BAD_MODEL,
+            "'%s' in '%s' has %zu dimensions and %zu elements where config.json asks for %zu dimensions "
+            "and %zu elements in another shape",
+            name, tensor->file, tensor->rank, tensor->elements, parameter->rank, parameter->count);
+    bool number = tensor->dtype == MT_F32 || tensor->dtype == MT_F16 || tensor->dtype == MT_BF16 ||
+                  tensor->dtype == MT_F64;
+    if (!number)
+        return mt_error_set(
+            error, -ENOTSUP, MT_REASON_BAD_MODEL,
+            "'%s' in '%s' has the type %s, which is not supported: F64, F32, F16 and BF16 are", name,
+            tensor->file, mt_safetensors_dtype_name(tensor->dtype));
+    return 0;
+}
+
+static void load_one(void *context, size_t task)
+{
+    struct load *load = context;
+    const struct load_item *item = &load->items[task];
+    mt_autofree float *values = malloc(CHUNK * sizeof *values);
+    struct mt_error error = {0};
+    int result =
+        values ? 0 : mt_error_set(&error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to load weights");
+    for (size_t first = 0; result == 0 && first < item->parameter->count; first += CHUNK) {
+        size_t count = mt_size_min(CHUNK, item->parameter->count - first);
+        result = mt_safetensors_read_f32(item->tensor, first, count, values);
+        if (result < 0)
+            mt_error_set(&error, result, MT_REASON_BAD_MODEL, "cannot read '%s' from '%s'",
+                         item->tensor->name, item->tensor->file);
+        else
+            result = mt_store_write(load->store, item->parameter, item->part, first, count, values, &error);
+    }
+    if (result < 0) {
+        if (error.reason != MT_REASON_OUT_OF_MEMORY)
+            error.reason = MT_REASON_BAD_MODEL;
+        pthread_mutex_lock(&load->lock);
+        if (load->result == 0) {
+            load->result = result;
+            if (load->error)
+                *load->error = error;
+        }
+        pthread_mutex_unlock(&load->lock);
+    }
+}
+
+static int load_all(struct mt_store *store, struct load_item *items, size_t count, struct mt_pool *pool,
+                    struct mt_error *error)
+{
+    struct load load = {.store = store, .items = items, .lock = PTHREAD_MUTEX_INITIALIZER, .error = error};
+    mt_pool_run(pool, count, load_one, &load);
+    return load.result;
+}
+
+/* A tied output matrix may be written out: then it must be the embedding, bit for bit. */
+static bool is_tied_copy(const struct mt_model *model, const struct mt_safetensors *file,
+                         const struct mt_safetensors_tensor *tensor)
+{
+    if (!model->tied || strcmp(tensor->name, "lm_head.weight") != 0)
+        return false;
+    const struct mt_safetensors_tensor *table = mt_safetensors_find(file, mt_model_output_table(model)->name);
+    return table && table->dtype == tensor->dtype && table->bytes == tensor->bytes &&
+           memcmp(table->data, tensor->data, tensor->bytes) == 0;
+}
+
+static bool is_passed_over(const struct mt_model *model, const struct mt_safetensors *file,
+                           const struct mt_safetensors_tensor *tensor)
+{
+    const char *suffix = ".rotary_emb.inv_freq"; /* a table of old files that config.json determines */
+    size_t length = strlen(tensor->name), suffix_length = strlen(suffix);
+    return (length > suffix_length && strcmp(tensor->name + length - suffix_length, suffix) == 0) ||
+           is_tied_copy(model, file, tensor);
+}
+
+int mt_store_load_weights(struct mt_store *store, const struct mt_safetensors *file, struct mt_pool *pool,
+                          struct mt_error *error)
+{
+    const struct mt_model *model = mt_store_model(store);
+    mt_autofree struct load_item *items = calloc(model->num_parameters, sizeof *items);
+    if (!items)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to load weights");
+    for (size_t i = 0; i < model->num_parameters; i++) {
+        const struct mt_parameter *parameter = &model->parameters[i];
+        items[i] = (struct load_item){parameter, mt_safetensors_find(file, parameter->name), MT_STORE_MASTER};
+        int result = check_tensor(parameter, items[i].tensor, parameter->name, error);
+        if (result < 0)
+            return result;
+    }
+    for (size_t i = 0; i < mt_safetensors_count(file); i++) {
+        const struct mt_safetensors_tensor *tensor = mt_safetensors_at(file, i);
+        if (!mt_model_find(model, tensor->name) && !is_passed_over(model, file, tensor))
+            return mt_error_set(
+                error, -EINVAL, MT_REASON_BAD_MODEL,
+                "'%s' holds the tensor '%s', which the model that config.json describes does not have",
+                tensor->file, tensor->name);
+    }
+    return load_all(store, items, model->num_parameters, pool, error);
+}
+
+static char *moment_name(enum mt_store_part part, const char *parameter)
+{
+    char *name;
+    return asprintf(&name, "%s.%s", part == MT_STORE_MOMENT1 ? "exp_avg" : "exp_avg_sq", parameter) < 0
+               ? NULL
+               : name;
+}
+
+int mt_store_load_moments(struct mt_store *store, const struct mt_safetensors *file, struct mt_pool *pool,
+                          struct mt_error *error)
+{
+    const struct mt_model *model = mt_store_model(store);
+    mt_autofree struct load_item *items = calloc(2 * model->num_parameters, sizeof *items);
+    if (!items)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
+                            "no memory to load the optimizer's state");
+    size_t count = 0;
+    for (size_t i = 0; i < model->num_parameters; i++) {
+        const struct mt_parameter *parameter = &model->parameters[i];
+        for (enum mt_store_part part = MT_STORE_MOMENT1; !parameter->frozen && part <= MT_STORE_MOMENT2;
+             part++) {
+            mt_autofree char *name = moment_name(part, parameter->name);
+            if (!name)
+                return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
+                                    "no memory to load the optimizer's state");
+            items[count] = (struct load_item){parameter, mt_safetensors_find(file, name), part};
+            int result = check_tensor(parameter, items[count++].tensor, name, error);
+            if (result < 0)
+                return result;
+        }
+    }
+    return load_all(store, items, count, pool, error);
+}
+
+/* --- saving -------------------------------------------------------------------------------------------- */
+
+static void fill_spec(struct mt_safetensors_spec *spec, const char *name,
+                      const struct mt_parameter *parameter, enum mt_dtype dtype)
+{
+    *spec = (struct mt_safetensors_spec){.name = name, .dtype = dtype, .rank = parameter->rank};
+    memcpy(spec->shape, parameter->shape, parameter->rank * sizeof *parameter->shape);
+}
+
+static int save_part(const struct mt_store *store, const struct mt_parameter *parameter,
+                     enum mt_store_part part, struct mt_safetensors_writer *writer, float *values,
+                     struct mt_error *error)
+{
+    int result = 0;
+    for (size_t first = 0; result == 0 && first < parameter->count; first += CHUNK) {
+        size_t count = mt_size_min(CHUNK, parameter->count - first);
+        result = mt_store_read(store, parameter, part, first, count, values, error);
+        if (result == 0)
+            result = mt_safetensors_writer_write_f32(writer, values, count, error);
+    }
+    return result;
+}
+
+int mt_store_save_weights(const struct mt_store *store, const char *folder, const char *stem,
+                          enum mt_dtype dtype, struct mt_error *error)
+{
+    const struct mt_model *model = mt_store_model(store);
+    mt_autofree struct mt_safetensors_spec *specs = calloc(model->num_parameters, sizeof *specs);
+    mt_autofree float *values = malloc(CHUNK * sizeof *values);
+    if (!specs || !values)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to save weights");
+    for (size_t i = 0; i < model->num_parameters; i++)
+        fill_spec(&specs[i], model->parameters[i].name, &model->parameters[i], dtype);
+    struct mt_safetensors_writer *writer;
+    int result = mt_safetensors_writer_open(folder, stem, specs, model->num_parameters, MT_STORE_SHARD_BYTES,
+                                            NULL, &writer, error);
+    if (result < 0)
+        return result;
+    for (size_t i = 0; i < model->num_parameters && result == 0; i++)
+        result = save_part(store, &model->parameters[i], MT_STORE_MASTER, writer, values, error);
+    if (result == 0)
+        result = mt_safetensors_writer_finish(writer, error);
+    mt_safetensors_writer_free(writer);
+    return result;
+}
+
+int mt_store_save_moments(const struct mt_store *store, const char *folder, const char *stem,
+                          struct mt_error *error)
+{
+    const struct mt_model *model = mt_store_model(store);
+    size_t capacity = 2 * model->num_parameters, count = 0;
+    mt_autofree struct mt_safetensors_spec *specs = calloc(capacity, sizeof *specs);
+    mt_autofree char **names = calloc(capacity, sizeof *names);
+    mt_autofree float *values = malloc(CHUNK * sizeof *values);
+    int result = specs && names && values ? 0 : -ENOMEM;
+    for (size_t i = 0; i < model->num_parameters && result == 0; i++) {
+        for (enum mt_store_part part = MT_STORE_MOMENT1; part <= MT_STORE_MOMENT2 && result == 0; part++) {
+            if (model->parameters[i].frozen)
+                continue;
+            names[count] = moment_name(part, model->parameters[i].name);
+            if (!names[count])
+                result = -ENOMEM;
+            else
+                fill_spec(&specs[count], names[count], &model->parameters[i], MT_F32);
+            count++;
+        }
+    }
+    struct mt_safetensors_writer *writer = NULL;
+    if (result < 0)
+        mt_error_set(error, result, MT_REASON_OUT_OF_MEMORY, "no memory to save the optimizer's state");
+    else
+        result = mt_safetensors_writer_open(folder, stem, specs, count, MT_STORE_SHARD_BYTES, NULL, &writer,
+                                            error);
+    for (size_t i = 0; i < model->num_parameters && result == 0; i++) {
+        for (enum mt_store_part part = MT_STORE_MOMENT1; part <= MT_STORE_MOMENT2 && result == 0; part++) {
+            if (!model->parameters[i].frozen)
+                result = save_part(store, &model->parameters[i], part, writer, values, error);
+        }
+    }
+    if (result == 0)
+        result = mt_safetensors_writer_finish(writer, error);
+    mt_safetensors_writer_free(writer);
+    for (size_t i = 0; names && i < count; i++)
+        free(names[i]);
+    return result;
+}

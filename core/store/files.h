@@ -1,0 +1,31 @@
+/* The store's arrays to and from safetensors files: weights under the family's names, and the optimizer's
+ * state. Holds one buffer of a few MiB, whatever the model's size. */
+#ifndef MT_STORE_FILES_H
+#define MT_STORE_FILES_H
+
+#include "core/base/error.h"
+#include "core/formats/safetensors.h"
+#include "core/store/store.h"
+
+/* Files that are larger are split into shards with an index. */
+#define MT_STORE_SHARD_BYTES ((size_t)5000000000)
+
+/* Sets every master from the tensor of its name. A missing tensor, another shape or a type that is not a
+ * number's is an error naming it (MT_REASON_BAD_MODEL); so is a value that is not finite. Tensors that the
+ * model does not have are refused, too, except a tied output matrix that says the same as the embedding and
+ * `rotary_emb.inv_freq` tables. */
+int mt_store_load_weights(struct mt_store *store, const struct mt_safetensors *file, struct mt_pool *pool,
+                          struct mt_error *error);
+
+/* Writes `<folder>/<stem>.safetensors` (or shards): all masters, rounded to `dtype` to nearest even. */
+int mt_store_save_weights(const struct mt_store *store, const char *folder, const char *stem,
+                          enum mt_dtype dtype, struct mt_error *error);
+
+/* exp_avg.<name> and exp_avg_sq.<name> of every parameter that is not frozen, fp32. Loading: all of them must
+ * be there. */
+int mt_store_save_moments(const struct mt_store *store, const char *folder, const char *stem,
+                          struct mt_error *error);
+int mt_store_load_moments(struct mt_store *store, const struct mt_safetensors *file, struct mt_pool *pool,
+                          struct mt_error *error);
+
+#endif
