@@ -45,9 +45,9 @@ static int check_roles(const struct mt_message *messages, size_t num_messages, b
                        struct mt_error *error)
 {
     static const char *const names[] = {"system", "user", "assistant"};
-    size_t first = num_messages && messages[0].role == MT_ROLE_SYSTEM;
+    size_t first = num_messages && messages[0].role == MT_CHAT_SYSTEM;
     for (size_t i = first; i < num_messages; i++) {
-        const enum mt_role expected = (i - first) % 2 ? MT_ROLE_ASSISTANT : MT_ROLE_USER;
+        const enum mt_chat_role expected = (i - first) % 2 ? MT_CHAT_ASSISTANT : MT_CHAT_USER;
         if (messages[i].role != expected)
             return mt_error_set(
                 error, -EINVAL, MT_REASON_BAD_DATA,
@@ -80,8 +80,8 @@ static int render_opening(const struct mt_message *messages, size_t num_messages
 {
     bool with_input = false;
     for (size_t i = 0; i < num_messages; i++)
-        with_input = with_input || (messages[i].role == MT_ROLE_USER && messages[i].input_bytes);
-    int r = messages[0].role == MT_ROLE_SYSTEM && messages[0].bytes
+        with_input = with_input || (messages[i].role == MT_CHAT_USER && messages[i].input_bytes);
+    int r = messages[0].role == MT_CHAT_SYSTEM && messages[0].bytes
                 ? mt_text_append(&rendering->text, messages[0].text, messages[0].bytes)
                 : append(rendering, with_input ? preamble_with_input : preamble);
     return r < 0 ? r : append(rendering, "\n\n");
@@ -98,8 +98,8 @@ int mt_alpaca_render(const struct mt_message *messages, size_t num_messages, boo
 
     r = render_opening(messages, num_messages, rendering);
     size_t part = 0;
-    for (size_t i = messages[0].role == MT_ROLE_SYSTEM; r == 0 && i < num_messages; i++) {
-        const bool answer = messages[i].role == MT_ROLE_ASSISTANT;
+    for (size_t i = messages[0].role == MT_CHAT_SYSTEM; r == 0 && i < num_messages; i++) {
+        const bool answer = messages[i].role == MT_CHAT_ASSISTANT;
         if (answer)
             r = mt_text_append(&rendering->text, messages[i].text, messages[i].bytes);
         else if (part) /* after an answer */

@@ -10,14 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum mt_role {
-    MT_ROLE_SYSTEM,
-    MT_ROLE_USER,
-    MT_ROLE_ASSISTANT,
+enum mt_chat_role {
+    MT_CHAT_SYSTEM,
+    MT_CHAT_USER,
+    MT_CHAT_ASSISTANT,
 };
 
 struct mt_message {
-    enum mt_role role;
+    enum mt_chat_role role;
     const char *text; /* not zero-terminated */
     size_t bytes;
     const char *input; /* the Alpaca `input` column of a user's message; NULL or empty when it has none */
