@@ -13,7 +13,8 @@ struct mt_random {
 };
 
 /* A key from a seed and a name ("model.layers.0.mlp.up_proj.weight", "shuffle"): FNV-1a of the name mixed
- * with the seed through splitmix64. */
+ * with the seed: splitmix64(splitmix64(seed) ^ FNV-1a(name)). Draw n of a key is half n mod 2 of the block of
+ * counter {n / 2 (64 bits), 0, 0}, normal numbers come from the blocks of {.., 0, 1}. */
 uint64_t mt_random_key(uint64_t seed, const char *name);
 
 uint64_t mt_random_u64(struct mt_random *random);
