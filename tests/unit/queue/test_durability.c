@@ -4,7 +4,7 @@
 #include "core/base/random.h"
 #include "core/queue/database.h"
 #include "core/queue/migrations.h"
-#include "support.h"
+#include "tests/unit/queue/queue_support.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -312,10 +312,8 @@ static void run_in_namespace(struct fixture *fixture, int (*body)(const char *fo
     snprintf(folder, sizeof folder, "%s/mount", fixture->folder);
     assert_int_equal(mkdir(folder, 0755), 0);
     int result = in_namespace(body, folder);
-    if (result == 77) {
-        print_message("skipped: mounting is not permitted\n");
-        skip();
-    }
+    if (result == 77)
+        mt_test_skip("mounting is not permitted");
     assert_int_equal(result, 0);
 }
 

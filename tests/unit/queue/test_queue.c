@@ -2,7 +2,7 @@
  * restart. */
 #include "core/base/time.h"
 #include "core/queue/database.h"
-#include "support.h"
+#include "tests/unit/queue/queue_support.h"
 
 #include <math.h>
 #include <pthread.h>

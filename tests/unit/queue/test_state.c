@@ -1,6 +1,6 @@
 /* The transitions, exhaustively: the table against one written down here by hand, and the database against
  * both; every action of a client in every state. */
-#include "support.h"
+#include "tests/unit/queue/queue_support.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "support.h"
+#include "tests/unit/queue/queue_support.h"
 
 #include "core/base/file.h"
 
