@@ -3,13 +3,7 @@
 #define MT_TEST_QUEUE_SUPPORT_H
 
 #include "core/queue/queue.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit/support.h"
 
 struct fixture {
     char folder[64];
