@@ -30,7 +30,7 @@
 
 struct mt_test_folder {
     char path[256];
-    char paths[16][512]; /* what mt_test_path gave out, used in turn */
+    char *paths[16]; /* what mt_test_path gave out, used in turn */
     unsigned next_path;
 };
 
@@ -54,6 +54,8 @@ static inline int mt_test_folder_teardown(void **state)
 {
     struct mt_test_folder *folder = *state;
     int result = mt_folder_remove(folder->path, NULL);
+    for (unsigned i = 0; i < 16; i++)
+        free(folder->paths[i]);
     free(folder);
     *state = NULL;
     return result;
@@ -67,9 +69,11 @@ static inline int mt_test_folder_teardown(void **state)
 static inline const char *mt_test_path(void **state, const char *name)
 {
     struct mt_test_folder *folder = *state;
-    char *path = folder->paths[folder->next_path++ % 16];
-    snprintf(path, sizeof folder->paths[0], "%s/%s", folder->path, name);
-    return path;
+    char **path = &folder->paths[folder->next_path++ % 16];
+    free(*path);
+    *path = mt_path_join(folder->path, name);
+    assert_non_null(*path);
+    return *path;
 }
 
 /* Ends the test as skipped, with the reason in the report. */
