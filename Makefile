@@ -44,6 +44,8 @@ COMPILE := -std=gnu11 $(OPTIMISE) $(WARNINGS) -D_GNU_SOURCE -I. -pthread $(sanit
            $(call pkg_cflags,$(core_packages) $(server_packages) cmocka) $(CFLAGS)
 
 # Extra flags of single folders: folder_flags_<folder>.
+# AdamW vectorises only where sqrt need not set errno; products are never fused with sums: same bits everywhere.
+folder_flags_core/optim := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off
 folder_flags = $(folder_flags_$(patsubst %/,%,$(dir $<)))
 
 # Archive members and libraries are taken only where something needs them: megatraind gets no OpenBLAS.

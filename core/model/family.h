@@ -15,7 +15,8 @@ struct mt_model;
 struct mt_family {
     const char *model_type;   /* "llama" */
     const char *architecture; /* "LlamaForCausalLM" */
-    /* Checkpoint names by role; one %zu stands for the layer. NULL: the family has no such parameter. */
+    /* Checkpoint names by role; # stands for the number of the layer. NULL: the family has no such parameter.
+     */
     const char *names[MT_NUM_ROLES];
     /* Where config.json is silent, transformers' own defaults. */
     double rope_theta;

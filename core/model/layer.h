@@ -64,7 +64,7 @@ struct mt_layer_template {
                     void *activations, void *scratch);
     int (*decode)(const struct mt_layer_context *context, const struct mt_layer *layer, const void *weights,
                   const struct mt_decode_rows *rows, const struct mt_layer_cache *cache, const void *x,
-                  void *y, void *scratch);
+                  void *y, void *activations, void *scratch);
 };
 
 /* Pre-norm attention and gated MLP on one residual stream: the llama family. */
@@ -73,10 +73,12 @@ extern const struct mt_layer_template mt_layer_dense_attention;
 /* The calls. `weights` and `gradients` are the starts of the layer's slabs in device memory.
  *
  * layout: bytes for up to `tokens` tokens, for training and decoding alike.
- * forward: y[tokens, hidden] from x[tokens, hidden] (y may not be x); fills `activations`.
- * backward: dy becomes dx in place; gradients are written, or added to when `accumulate`. `activations` as
- * forward left them for the same x; overwritten. Gradients NULL: only dx. decode: forward for generation;
- * writes the new keys and values into the cache behind the `past` rows. */
+ * forward: y[tokens, hidden] from x[tokens, hidden] (y may not be x); fills `activations`. y NULL: only what
+ * backward needs, which spares the last product when a layer is recomputed. backward: dy becomes dx in place;
+ * gradients are written, or added to when `accumulate`. `activations` as forward left them for the same x;
+ * overwritten. Gradients NULL: only dx. decode: forward for generation; writes the new keys and values into
+ * the cache behind the `past` rows; its
+ * workspaces are the same two. */
 static inline int mt_layer_layout(const struct mt_layer_context *context, const struct mt_layer *layer,
                                   size_t tokens, struct mt_layer_layout *layout)
 {
@@ -98,9 +100,10 @@ static inline int mt_layer_backward(const struct mt_layer_context *context, cons
 }
 static inline int mt_layer_decode(const struct mt_layer_context *context, const struct mt_layer *layer,
                                   const void *weights, const struct mt_decode_rows *rows,
-                                  const struct mt_layer_cache *cache, const void *x, void *y, void *scratch)
+                                  const struct mt_layer_cache *cache, const void *x, void *y,
+                                  void *activations, void *scratch)
 {
-    return layer->layer_template->decode(context, layer, weights, rows, cache, x, y, scratch);
+    return layer->layer_template->decode(context, layer, weights, rows, cache, x, y, activations, scratch);
 }
 
 #endif

@@ -93,12 +93,14 @@ struct mt_model {
  * naming the key; an unknown model_type lists the known ones. */
 int mt_model_from_config(const json_t *config, struct mt_model **model, struct mt_error *error);
 
-/* From scratch: `keys` is an object with `architecture` (a model_type) and the family's config.json keys
- * under their own names, num_layers standing for num_hidden_layers. vocab_size, hidden_size, num_layers and
- * num_attention_heads are required; the other defaults are those of DESIGN ("Details"). Keys of a job's model
- * block that say nothing of the shape (path, name, tokenizer, dtype, device, attn_implementation,
- * trust_remote_code) are passed over. Errors: MT_REASON_BAD_JOB. */
-int mt_model_from_keys(const json_t *keys, struct mt_model **model, struct mt_error *error);
+/* From scratch: `architecture` is a model_type ("llama"; NULL: the key `architecture` of `keys`), `keys` an
+ * object of the family's config.json keys under their own names, num_layers standing for num_hidden_layers.
+ * vocab_size, hidden_size, num_layers and num_attention_heads are required; the other defaults are those of
+ * DESIGN ("Details"). Keys of a job's model block that say nothing of the shape (path, name, tokenizer,
+ * dtype, device, attn_implementation, trust_remote_code) are passed over; any other unknown key is refused.
+ * Errors: MT_REASON_BAD_JOB. */
+int mt_model_from_keys(const char *architecture, const json_t *keys, struct mt_model **model,
+                       struct mt_error *error);
 
 void mt_model_free(struct mt_model *model);
 

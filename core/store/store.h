@@ -51,6 +51,7 @@ void mt_store_free(struct mt_store *store);
 const struct mt_model *mt_store_model(const struct mt_store *store);
 const struct mt_slab *mt_store_slab(const struct mt_store *store, size_t group);
 enum mt_dtype mt_store_compute_dtype(const struct mt_store *store);
+bool mt_store_pinned(const struct mt_store *store); /* all of it */
 
 /* What travels to the device for a group, in the compute type. */
 const void *mt_store_transfer_source(const struct mt_store *store, size_t group, size_t *bytes);
@@ -74,7 +75,6 @@ void mt_store_set_updates(struct mt_store *store, uint64_t updates);
 /* Host bytes by purpose, as allocated. */
 struct mt_store_bytes {
     size_t master, moments, gradients, total;
-    bool pinned; /* all of it */
 };
 void mt_store_count_bytes(const struct mt_model *model, const struct mt_store_options *options,
                           struct mt_store_bytes *bytes);

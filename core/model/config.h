@@ -1,0 +1,26 @@
+/* Inside core/model: reading config.json's keys, where null is the same as absent. */
+#ifndef MT_MODEL_CONFIG_H
+#define MT_MODEL_CONFIG_H
+
+#include "core/base/error.h"
+#include "core/model/family.h"
+#include "core/model/model.h"
+
+#include <jansson.h>
+
+/* A whole number from 1 to `most`. `required`: absent is an error, else *value stays as it is. */
+int mt_config_size(const json_t *config, const char *key, size_t most, bool required, size_t *value,
+                   struct mt_error *error);
+int mt_config_bool(const json_t *config, const char *key, bool *value, struct mt_error *error);
+int mt_config_number(const json_t *config, const char *key, double *value, struct mt_error *error);
+int mt_config_activation(const json_t *config, const char *key, const char *otherwise,
+                         enum mt_activation *value, struct mt_error *error);
+/* `dtype` or `torch_dtype`; float32 where neither is there. */
+int mt_config_dtype(const json_t *config, enum mt_dtype *dtype, struct mt_error *error);
+
+/* Refuses by name what would change the mathematics and is not known (strict: whatever is not known); notes
+ * what is not applied. */
+int mt_config_check_keys(const struct mt_family *family, const json_t *config, bool strict, json_t *notes,
+                         struct mt_error *error);
+
+#endif

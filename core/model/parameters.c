@@ -1,0 +1,224 @@
+/* The parameter table: names, shapes and places in the slabs, group by group in the order of enum mt_role. */
+#include "core/model/parameters.h"
+
+#include "core/base/arena.h"
+#include "core/base/random.h"
+#include "core/base/size.h"
+#include "core/model/family.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The pattern with # replaced by the layer's number. */
+static const char *expand(struct mt_arena *arena, const char *pattern, size_t layer)
+{
+    const char *mark = strchr(pattern, '#');
+    if (!mark)
+        return mt_arena_strdup(arena, pattern);
+    return mt_arena_printf(arena, "%.*s%zu%s", (int)(mark - pattern), pattern, layer, mark + 1);
+}
+
+static bool is_bias(enum mt_role role)
+{
+    switch (role) {
+    case MT_ROLE_Q_BIAS:
+    case MT_ROLE_K_BIAS:
+    case MT_ROLE_V_BIAS:
+    case MT_ROLE_O_BIAS:
+    case MT_ROLE_GATE_BIAS:
+    case MT_ROLE_UP_BIAS:
+    case MT_ROLE_DOWN_BIAS:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_norm(enum mt_role role)
+{
+    return role == MT_ROLE_ATTENTION_NORM || role == MT_ROLE_MLP_NORM || role == MT_ROLE_FINAL_NORM;
+}
+
+static bool layer_has(const struct mt_layer_parts *parts, enum mt_role role)
+{
+    switch (role) {
+    case MT_ROLE_Q_BIAS:
+    case MT_ROLE_K_BIAS:
+    case MT_ROLE_V_BIAS:
+        return parts->attention_bias;
+    case MT_ROLE_O_BIAS:
+        return parts->output_bias;
+    case MT_ROLE_GATE_BIAS:
+    case MT_ROLE_UP_BIAS:
+    case MT_ROLE_DOWN_BIAS:
+        return parts->mlp_bias;
+    default:
+        return role >= MT_ROLE_ATTENTION_NORM && role < MT_ROLE_FINAL_NORM;
+    }
+}
+
+/* Rows and columns; columns 0 for one dimension. */
+static bool shape_of(const struct mt_model *model, const struct mt_layer *layer, enum mt_role role,
+                     size_t shape[2])
+{
+    size_t q = 0, kv = 0, wide = 0;
+    if (layer) {
+        if (!mt_size_mul(layer->num_heads, layer->head_dim, &q) ||
+            !mt_size_mul(layer->num_kv_heads, layer->head_dim, &kv))
+            return false;
+        wide = layer->intermediate_size;
+    }
+    const size_t hidden = model->hidden_size;
+    const size_t shapes[MT_NUM_ROLES][2] = {
+        [MT_ROLE_EMBEDDING] = {model->vocab_size, hidden},
+        [MT_ROLE_ATTENTION_NORM] = {hidden, 0},
+        [MT_ROLE_Q] = {q, hidden},
+        [MT_ROLE_K] = {kv, hidden},
+        [MT_ROLE_V] = {kv, hidden},
+        [MT_ROLE_Q_BIAS] = {q, 0},
+        [MT_ROLE_K_BIAS] = {kv, 0},
+        [MT_ROLE_V_BIAS] = {kv, 0},
+        [MT_ROLE_O] = {hidden, q},
+        [MT_ROLE_O_BIAS] = {hidden, 0},
+        [MT_ROLE_MLP_NORM] = {hidden, 0},
+        [MT_ROLE_GATE] = {wide, hidden},
+        [MT_ROLE_UP] = {wide, hidden},
+        [MT_ROLE_GATE_BIAS] = {wide, 0},
+        [MT_ROLE_UP_BIAS] = {wide, 0},
+        [MT_ROLE_DOWN] = {hidden, wide},
+        [MT_ROLE_DOWN_BIAS] = {hidden, 0},
+        [MT_ROLE_FINAL_NORM] = {hidden, 0},
+        [MT_ROLE_HEAD] = {model->vocab_size, hidden},
+    };
+    memcpy(shape, shapes[role], sizeof shapes[role]);
+    return true;
+}
+
+static int add(struct mt_model *model, struct mt_group *group, size_t layer_number, enum mt_role role,
+               struct mt_error *error)
+{
+    const bool in_layer = role >= MT_ROLE_ATTENTION_NORM && role < MT_ROLE_FINAL_NORM;
+    const struct mt_layer *layer = in_layer ? &model->layers[layer_number] : NULL;
+    struct mt_parameter *p = &model->parameters[model->num_parameters];
+    size_t shape[2], after;
+
+    bool fits = shape_of(model, layer, role, shape);
+    p->rank = shape[1] ? 2 : 1;
+    p->shape[0] = shape[0];
+    p->shape[1] = shape[1];
+    fits = fits && mt_size_mul(shape[0], shape[1] ? shape[1] : 1, &p->count);
+    p->offset = group->count;
+    fits = fits && mt_size_add(p->offset, p->count, &after) &&
+           mt_size_align(after, MT_MODEL_ALIGNMENT, &group->count) &&
+           mt_size_add(model->total_count, p->count, &model->total_count);
+    /* Twenty bytes of each element must be countable. */
+    if (!fits || model->total_count > SIZE_MAX / 32)
+        return mt_error_set(error, -EOVERFLOW, MT_REASON_BAD_MODEL,
+                            "config: the model is too large to be addressed");
+
+    p->name = expand(model->arena, model->family->names[role], layer_number);
+    if (!p->name)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
+                            "out of memory for the list of parameters");
+    p->index = model->num_parameters++;
+    p->group = group->index;
+    p->role = role;
+    p->decay = p->rank > 1;
+    group->by_role[role] = p;
+    group->num_parameters++;
+    return 0;
+}
+
+int mt_parameters_build(struct mt_model *model, const struct mt_layer_parts *parts, struct mt_error *error)
+{
+    model->num_groups = model->num_layers + 2;
+    model->groups = mt_arena_alloc(model->arena, model->num_groups, sizeof *model->groups);
+    model->parameters =
+        mt_arena_alloc(model->arena, (model->num_layers + 1) * MT_NUM_ROLES, sizeof *model->parameters);
+    if (!model->groups || !model->parameters)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
+                            "out of memory for the list of parameters");
+
+    for (size_t g = 0; g < model->num_groups; g++) {
+        struct mt_group *group = &model->groups[g];
+        const bool embedding = g == MT_GROUP_EMBEDDING, head = g == mt_model_head_group(model);
+        group->index = g;
+        group->first_parameter = model->num_parameters;
+        for (enum mt_role role = 0; role < MT_NUM_ROLES; role++) {
+            bool has = embedding ? role == MT_ROLE_EMBEDDING
+                       : head    ? role == MT_ROLE_FINAL_NORM || (role == MT_ROLE_HEAD && !model->tied)
+                                 : layer_has(parts, role);
+            if (!has)
+                continue;
+            int r = add(model, group, embedding || head ? 0 : g - 1, role, error);
+            if (r)
+                return r;
+        }
+        if (!embedding && !head)
+            model->layers[g - 1].group = group;
+    }
+    mt_parameters_place_trained(model);
+    return 0;
+}
+
+void mt_parameters_place_trained(struct mt_model *model)
+{
+    model->trainable_count = 0;
+    for (size_t g = 0; g < model->num_groups; g++) {
+        struct mt_group *group = &model->groups[g];
+        group->train_count = 0;
+        for (size_t i = 0; i < group->num_parameters; i++) {
+            struct mt_parameter *p = &model->parameters[group->first_parameter + i];
+            p->train_offset = p->frozen ? 0 : group->train_count;
+            if (p->frozen)
+                continue;
+            const size_t mask = MT_MODEL_ALIGNMENT - 1;
+            group->train_count += (p->count + mask) & ~mask;
+            model->trainable_count += p->count;
+        }
+    }
+}
+
+int mt_model_freeze(struct mt_model *model, const char *const *globs, size_t num_globs,
+                    struct mt_error *error)
+{
+    for (size_t g = 0; g < num_globs; g++) {
+        size_t matches = 0;
+        for (size_t i = 0; i < model->num_parameters; i++)
+            if (fnmatch(globs[g], model->parameters[i].name, 0) == 0) {
+                model->parameters[i].frozen = true;
+                matches++;
+            }
+        if (!matches)
+            return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB,
+                                "training.freeze: `%s` matches no parameter (they are named like `%s`)",
+                                globs[g], model->parameters[model->num_parameters > 1].name);
+    }
+    mt_parameters_place_trained(model);
+    if (model->trainable_count == 0)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB,
+                            "training.freeze: every parameter is frozen, nothing is left to train");
+    return 0;
+}
+
+const struct mt_parameter *mt_model_find(const struct mt_model *model, const char *name)
+{
+    for (size_t i = 0; i < model->num_parameters; i++)
+        if (strcmp(model->parameters[i].name, name) == 0)
+            return &model->parameters[i];
+    return NULL;
+}
+
+void mt_model_init_values(const struct mt_model *model, const struct mt_parameter *parameter, uint64_t seed,
+                          size_t first, size_t count, float *values)
+{
+    if (is_norm(parameter->role) || is_bias(parameter->role)) {
+        const float value = is_norm(parameter->role) ? 1.0f - model->norm_weight_offset : 0.0f;
+        for (size_t i = 0; i < count; i++)
+            values[i] = value;
+        return;
+    }
+    mt_random_normal_fill(mt_random_key(seed, parameter->name), first, 0.0f, (float)model->initializer_range,
+                          values, count);
+}

@@ -1,0 +1,248 @@
+/* The store's memory and its fp32 view. One allocation a group:
+ *
+ *   plain: master fp32 | moment1 | moment2 | gradient
+ *   split: high bf16 | remainder int16 | moment1 | moment2 | gradient
+ *
+ * A group's arrays are multiples of MT_MODEL_ALIGNMENT elements, so each starts on a cache line. */
+#include "core/store/store.h"
+
+#include "core/base/size.h"
+#include "core/store/split.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct mt_store {
+    const struct mt_model *model;
+    struct mt_device *device;
+    struct mt_store_options options;
+    uint64_t updates;
+    bool pinned;
+    struct mt_slab *slabs; /* [num_groups] */
+    void **blocks;         /* [num_groups] */
+};
+
+static size_t group_bytes(const struct mt_group *group, const struct mt_store_options *options)
+{
+    size_t bytes = group->count * sizeof(float);
+    if (!options->weights_only)
+        bytes += group->train_count * sizeof(float) * (options->no_gradients ? 2 : 3);
+    return bytes;
+}
+
+void mt_store_count_bytes(const struct mt_model *model, const struct mt_store_options *options,
+                          struct mt_store_bytes *bytes)
+{
+    *bytes = (struct mt_store_bytes){0};
+    for (size_t g = 0; g < model->num_groups; g++) {
+        const struct mt_group *group = &model->groups[g];
+        bytes->master += group->count * sizeof(float);
+        if (options->weights_only)
+            continue;
+        bytes->moments += group->train_count * sizeof(float) * 2;
+        bytes->gradients += options->no_gradients ? 0 : group->train_count * sizeof(float);
+    }
+    bytes->total = bytes->master + bytes->moments + bytes->gradients;
+}
+
+static void lay_out(struct mt_slab *slab, const struct mt_group *group,
+                    const struct mt_store_options *options, void *block)
+{
+    if (options->compute_dtype == MT_BF16) {
+        slab->high = block;
+        slab->remainder = (int16_t *)(slab->high + group->count);
+    } else {
+        slab->master = block;
+    }
+    if (options->weights_only || !group->train_count)
+        return;
+    slab->moment1 = (float *)block + group->count;
+    slab->moment2 = slab->moment1 + group->train_count;
+    if (!options->no_gradients)
+        slab->gradient = slab->moment2 + group->train_count;
+}
+
+int mt_store_new(const struct mt_model *model, struct mt_device *device,
+                 const struct mt_store_options *options, struct mt_store **store_out, struct mt_error *error)
+{
+    *store_out = NULL;
+    struct mt_store *store = calloc(1, sizeof *store);
+    struct mt_slab *slabs = calloc(model->num_groups, sizeof *slabs);
+    void **blocks = calloc(model->num_groups, sizeof *blocks);
+    if (!store || !slabs || !blocks) {
+        free(store);
+        free(slabs);
+        free(blocks);
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the parameter store");
+    }
+    *store = (struct mt_store){.model = model,
+                               .device = device,
+                               .options = *options,
+                               .pinned = true,
+                               .slabs = slabs,
+                               .blocks = blocks};
+
+    for (size_t g = 0; g < model->num_groups; g++) {
+        const size_t bytes = group_bytes(&model->groups[g], options);
+        bool pinned = true;
+        int r = device->api->host_allocate(device, bytes, &blocks[g], &pinned, error);
+        if (r) {
+            struct mt_store_bytes all;
+            char text[32];
+            mt_store_count_bytes(model, options, &all);
+            mt_error_prefix(error, "the parameter store of %s", mt_size_format(all.total, text, sizeof text));
+            mt_store_free(store);
+            return r;
+        }
+        store->pinned = store->pinned && pinned;
+        memset(blocks[g], 0, bytes);
+        lay_out(&slabs[g], &model->groups[g], options, blocks[g]);
+    }
+    *store_out = store;
+    return 0;
+}
+
+void mt_store_free(struct mt_store *store)
+{
+    if (!store)
+        return;
+    for (size_t g = 0; g < store->model->num_groups; g++)
+        if (store->blocks[g])
+            store->device->api->host_release(store->device, store->blocks[g]);
+    free(store->slabs);
+    free(store->blocks);
+    free(store);
+}
+
+const struct mt_model *mt_store_model(const struct mt_store *store)
+{
+    return store->model;
+}
+
+const struct mt_slab *mt_store_slab(const struct mt_store *store, size_t group)
+{
+    return &store->slabs[group];
+}
+
+enum mt_dtype mt_store_compute_dtype(const struct mt_store *store)
+{
+    return store->options.compute_dtype;
+}
+
+bool mt_store_pinned(const struct mt_store *store)
+{
+    return store->pinned;
+}
+
+const void *mt_store_transfer_source(const struct mt_store *store, size_t group, size_t *bytes)
+{
+    const struct mt_slab *slab = &store->slabs[group];
+    *bytes = store->model->groups[group].count * mt_dtype_bytes(store->options.compute_dtype);
+    return slab->high ? (const void *)slab->high : slab->master;
+}
+
+uint64_t mt_store_updates(const struct mt_store *store)
+{
+    return store->updates;
+}
+
+void mt_store_set_updates(struct mt_store *store, uint64_t updates)
+{
+    store->updates = updates;
+}
+
+/* The fp32 array of a part other than the master; NULL when it is not kept. */
+static float *array_of(const struct mt_slab *slab, const struct mt_parameter *parameter,
+                       enum mt_store_part part)
+{
+    float *array = part == MT_STORE_MOMENT1    ? slab->moment1
+                   : part == MT_STORE_MOMENT2  ? slab->moment2
+                   : part == MT_STORE_GRADIENT ? slab->gradient
+                                               : slab->master;
+    if (!array || part == MT_STORE_MASTER)
+        return array ? array + parameter->offset : NULL;
+    return parameter->frozen ? NULL : array + parameter->train_offset;
+}
+
+static int check_range(const struct mt_parameter *parameter, size_t first, size_t count,
+                       struct mt_error *error)
+{
+    size_t end;
+    if (!mt_size_add(first, count, &end) || end > parameter->count)
+        return mt_error_set(error, -ERANGE, MT_REASON_INTERNAL,
+                            "%s has %zu values, %zu from %zu on were asked for", parameter->name,
+                            parameter->count, count, first);
+    return 0;
+}
+
+static int absent(const struct mt_parameter *parameter, struct mt_error *error)
+{
+    return mt_error_set(error, -ENODATA, MT_REASON_INTERNAL, "no such state is kept for %s", parameter->name);
+}
+
+int mt_store_read(const struct mt_store *store, const struct mt_parameter *parameter, enum mt_store_part part,
+                  size_t first, size_t count, float *values, struct mt_error *error)
+{
+    const struct mt_slab *slab = &store->slabs[parameter->group];
+    int r = check_range(parameter, first, count, error);
+    if (r)
+        return r;
+    if (part == MT_STORE_MASTER && slab->high) {
+        const uint16_t *high = slab->high + parameter->offset + first;
+        const int16_t *remainder = slab->remainder + parameter->offset + first;
+        for (size_t i = 0; i < count; i++) {
+            const uint32_t bits = mt_split_join(high[i], remainder[i]);
+            memcpy(&values[i], &bits, sizeof bits);
+        }
+        return 0;
+    }
+    const float *array = array_of(slab, parameter, part);
+    if (!array)
+        return absent(parameter, error);
+    memcpy(values, array + first, count * sizeof *values);
+    return 0;
+}
+
+/* A master must be finite, and its high half too when that is what the device sees. */
+static int check_master(const struct mt_store *store, const struct mt_parameter *parameter, size_t first,
+                        size_t count, const float *values, struct mt_error *error)
+{
+    const bool split = store->options.compute_dtype == MT_BF16;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        if (!isfinite(values[i]) || (split && (mt_split_high(bits) & 0x7f80u) == 0x7f80u))
+            return mt_error_set(error, -ERANGE, MT_REASON_BAD_MODEL,
+                                "%s: value %zu is %g, which is not a usable weight", parameter->name,
+                                first + i, (double)values[i]);
+    }
+    return 0;
+}
+
+int mt_store_write(struct mt_store *store, const struct mt_parameter *parameter, enum mt_store_part part,
+                   size_t first, size_t count, const float *values, struct mt_error *error)
+{
+    const struct mt_slab *slab = &store->slabs[parameter->group];
+    int r = check_range(parameter, first, count, error);
+    if (!r && part == MT_STORE_MASTER)
+        r = check_master(store, parameter, first, count, values, error);
+    if (r)
+        return r;
+    if (part == MT_STORE_MASTER && slab->high) {
+        uint16_t *high = slab->high + parameter->offset + first;
+        int16_t *remainder = slab->remainder + parameter->offset + first;
+        for (size_t i = 0; i < count; i++) {
+            uint32_t bits;
+            memcpy(&bits, &values[i], sizeof bits);
+            high[i] = mt_split_high(bits);
+            remainder[i] = mt_split_remainder(bits);
+        }
+        return 0;
+    }
+    float *array = array_of(slab, parameter, part);
+    if (!array)
+        return absent(parameter, error);
+    memcpy(array + first, values, count * sizeof *values);
+    return 0;
+}
