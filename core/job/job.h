@@ -68,16 +68,17 @@ struct mt_job_model {
     const char *path;         /* absolute path of a folder or file, or NULL when training from scratch */
     const char *name;         /* Org/Model; only while planning, where it need not be on this machine */
     const char *architecture; /* "llama": train from scratch; else NULL */
-    const char *tokenizer;    /* "bytes", an absolute path, or NULL: the one in model.path */
+    const char *tokenizer;    /* "bytes", the absolute path of a folder, or NULL: the one in model.path */
     enum mt_job_dtype dtype;  /* what the device computes in */
-    /* From scratch: the keys of config.json by their names there (num_hidden_layers, not num_layers), with
-     * every default of the family filled in and every relation between them checked; vocab_size is absent
-     * when it is the tokenizer's. NULL with a path. Borrowed: belongs to the job. */
+    /* From scratch: `architecture` and the keys of config.json by their names there (num_hidden_layers, not
+     * num_layers), with every default of the family filled in and every relation between them checked, as
+     * mt_model_from_keys takes them; vocab_size is absent when it is the tokenizer's. NULL with a path.
+     * Borrowed: belongs to the job. */
     const json_t *config;
 };
 
 struct mt_job_columns { /* names of columns in the data; NULL: the usual ones */
-    const char *prompt, *query, *response, *system, *text;
+    const char *prompt, *response;
 };
 
 struct mt_job_dataset {
@@ -90,7 +91,7 @@ struct mt_job_dataset {
     bool packing;
     enum mt_job_overlong overlong;
     bool train_on_prompt;
-    double val_size; /* share of the samples in [0, 1) */
+    double val_size; /* below 1: a share of the samples; else a whole number of them */
 };
 
 struct mt_job_training {
@@ -169,6 +170,7 @@ struct mt_job_error {
     const char *detail;     /* one sentence */
     const char *suggestion; /* the nearest known key or value, or NULL */
     int line;               /* of the file, or 0 */
+    enum mt_reason reason;  /* MT_REASON_BAD_JOB; BAD_DATA or BAD_MODEL where a file is at fault */
 };
 
 struct mt_job_errors {
@@ -181,8 +183,8 @@ struct mt_job_errors {
 void mt_job_errors_free(struct mt_job_errors *errors); /* leaves it empty and usable again */
 /* [{"pointer", "detail", "suggestion"?}], as the API answers; new reference, NULL when out of memory. */
 json_t *mt_job_errors_json(const struct mt_job_errors *errors);
-/* All of them as one message, a line each ("line 3: /training/learning_rat: ..."); returns -EINVAL with
- * MT_REASON_BAD_JOB. */
+/* All of them as one message, a line each ("line 3: /training/learning_rat: ..."); returns -EINVAL. The
+ * reason is MT_REASON_BAD_JOB unless only files are at fault. */
 int mt_job_errors_report(const struct mt_job_errors *errors, struct mt_error *error);
 
 enum mt_job_purpose {
@@ -216,13 +218,17 @@ void mt_job_free(struct mt_job *job); /* NULL is fine */
 int mt_job_load(const char *path, struct mt_job **job, struct mt_error *error);
 /* The frozen document; borrowed. */
 const json_t *mt_job_frozen(const struct mt_job *job);
-/* Writes the frozen document to `path`, durably. */
+/* The frozen document as indented text, numbers as short as they were written; malloc'd, NULL when out of
+ * memory. */
+char *mt_job_text(const struct mt_job *job);
+/* Writes that to `path`, durably. */
 int mt_job_save(const struct mt_job *job, const char *path, struct mt_error *error);
 /* Puts the number that "auto" became into the job and its frozen document. -ENOMEM on failure. */
 int mt_job_set_micro_batch_size(struct mt_job *job, size_t micro_batch_size);
 
 /* `--set KEY=VALUE`: puts VALUE, read as YAML (`3e-4` a number, `[a, b]` a list), at the dotted KEY of
- * `document`, making the blocks on the way. Errors: MT_REASON_USAGE. */
+ * `document`, making the blocks on the way; an empty VALUE takes the key away. What contradicts it goes: the
+ * key's other names, num_epochs for max_steps, dataset.name for dataset.path. Errors: MT_REASON_USAGE. */
 int mt_job_set(json_t *document, const char *assignment, struct mt_error *error);
 /* `--data-path PATH`: dataset.path instead of whatever data the document names. */
 int mt_job_set_data_path(json_t *document, const char *path, struct mt_error *error);

@@ -1,0 +1,181 @@
+#include "core/job/path.h"
+
+#include "core/base/cleanup.h"
+#include "core/base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const char *mt_path_absolute(struct mt_arena *arena, const char *base, const char *text, bool resolve_dots)
+{
+    char current[PATH_MAX];
+    const char *start = "";
+    if (*text != '/') {
+        if (!base)
+            base = ".";
+        if (*base != '/') {
+            start = getcwd(current, sizeof current) ? current : "";
+            base = mt_arena_printf(arena, "%s/%s", start, base);
+        }
+        text = base ? mt_arena_printf(arena, "%s/%s", base, text) : NULL;
+    }
+    char *clean = text ? mt_arena_alloc(arena, strlen(text) + 2, 1) : NULL;
+    if (!clean)
+        return NULL;
+    size_t used = 0;
+    for (const char *part = text; *part;) {
+        size_t bytes = strcspn(part, "/");
+        if (resolve_dots && bytes == 2 && part[0] == '.' && part[1] == '.') {
+            while (used > 0 && clean[--used] != '/')
+                ;
+        } else if (bytes > 0 && !(bytes == 1 && *part == '.')) {
+            clean[used++] = '/';
+            memcpy(clean + used, part, bytes);
+            used += bytes;
+        }
+        part += bytes;
+        part += *part == '/';
+    }
+    if (used == 0)
+        clean[used++] = '/';
+    clean[used] = '\0';
+    return clean;
+}
+
+bool mt_path_inside(const char *path, const char *folder)
+{
+    size_t bytes = strlen(folder);
+    if (strcmp(folder, "/") == 0)
+        return *path == '/';
+    return strncmp(path, folder, bytes) == 0 && (path[bytes] == '/' || path[bytes] == '\0');
+}
+
+static bool inside_folder(struct mt_arena *arena, const char *path, const char *folder)
+{
+    const char *as_given = mt_path_absolute(arena, NULL, folder, true);
+    if (as_given && mt_path_inside(path, as_given))
+        return true;
+    mt_autofree char *real = realpath(folder, NULL);
+    return real && mt_path_inside(path, real);
+}
+
+static bool inside_any(const struct mt_job_context *context, struct mt_arena *arena, const char *path)
+{
+    if ((context->model_base && inside_folder(arena, path, context->model_base)) ||
+        (context->dataset_base && inside_folder(arena, path, context->dataset_base)))
+        return true;
+    for (size_t i = 0; i < context->num_roots; i++) {
+        if (inside_folder(arena, path, context->roots[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Of a path without links, only the real places of the roots count. */
+static bool really_inside_any(const struct mt_job_context *context, const char *real)
+{
+    const char *const bases[] = {context->model_base, context->dataset_base};
+    for (size_t i = 0; i < 2 + context->num_roots; i++) {
+        const char *root = i < 2 ? bases[i] : context->roots[i - 2];
+        mt_autofree char *real_root = root ? realpath(root, NULL) : NULL;
+        if (real_root && mt_path_inside(real, real_root))
+            return true;
+    }
+    return false;
+}
+
+enum mt_path_state mt_path_resolve(const struct mt_job_context *context, struct mt_arena *arena,
+                                   const char *base, const char *text, const char **path,
+                                   const char **reason_text)
+{
+    *reason_text = "";
+    *path = mt_path_absolute(arena, base, text, context->confined);
+    if (!*path || context->purpose == MT_JOB_LOAD)
+        return MT_PATH_GOOD;
+    /* Whether something outside is there is nobody's business: first where it points, then whether it is. */
+    if (context->confined && !inside_any(context, arena, *path))
+        return MT_PATH_OUTSIDE;
+    mt_autofree char *real = realpath(*path, NULL);
+    if (!real) {
+        *reason_text = strerror(errno);
+        return context->purpose == MT_JOB_PLAN ? MT_PATH_GOOD : MT_PATH_MISSING;
+    }
+    if (context->confined) {
+        if (!really_inside_any(context, real))
+            return MT_PATH_OUTSIDE;
+        *path = mt_arena_strdup(arena, real);
+    }
+    return MT_PATH_GOOD;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat status;
+    return path && stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/* <cache>/models--Org--Model/snapshots/<commit>, the commit that refs/main names, else any one. */
+static const char *locate_in_cache(struct mt_arena *arena, const char *cache, const char *name)
+{
+    const char *slash = strchr(name, '/');
+    const char *folder =
+        slash ? mt_arena_printf(arena, "%s/models--%.*s--%s", cache, (int)(slash - name), name, slash + 1)
+              : mt_arena_printf(arena, "%s/models--%s", cache, name);
+    const char *main_ref = folder ? mt_arena_printf(arena, "%s/refs/main", folder) : NULL;
+    const char *snapshots = folder ? mt_arena_printf(arena, "%s/snapshots", folder) : NULL;
+    mt_autofree char *commit = NULL;
+    size_t bytes;
+    if (!main_ref || !snapshots)
+        return NULL;
+    if (mt_file_read(main_ref, 256, &commit, &bytes, NULL) == 0) {
+        commit[strspn(commit, "0123456789abcdefABCDEF")] = '\0';
+        const char *snapshot = mt_arena_printf(arena, "%s/%s", snapshots, commit);
+        if (*commit && is_folder(snapshot))
+            return snapshot;
+    }
+    const char *found = NULL;
+    DIR *entries = opendir(snapshots);
+    for (struct dirent *entry; entries && (entry = readdir(entries)) != NULL;) {
+        if (entry->d_name[0] != '.' && (!found || strcmp(entry->d_name, mt_job_key_name(found)) < 0))
+            found = mt_arena_printf(arena, "%s/%s", snapshots, entry->d_name);
+    }
+    if (entries)
+        closedir(entries);
+    return is_folder(found) ? found : NULL;
+}
+
+const char *mt_model_locate(const struct mt_job_context *context, struct mt_arena *arena, const char *name)
+{
+    const char *folder = context->models_folder;
+    if (!folder)
+        folder = mt_path_absolute(arena, context->model_base, "models", false);
+    const char *path = folder ? mt_path_absolute(arena, folder, name, false) : NULL;
+    if (is_folder(path))
+        return path;
+    return context->hub_cache ? locate_in_cache(arena, context->hub_cache, name) : NULL;
+}
+
+char *mt_job_hub_cache(void)
+{
+    static const struct {
+        const char *variable, *below;
+    } places[] = {
+        {"HF_HUB_CACHE", ""},
+        {"HF_HOME", "/hub"},
+        {"XDG_CACHE_HOME", "/huggingface/hub"},
+        {"HOME", "/.cache/huggingface/hub"},
+    };
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const char *value = getenv(places[i].variable);
+        char *path = NULL;
+        if (value && *value && asprintf(&path, "%s%s", value, places[i].below) >= 0)
+            return path;
+    }
+    return NULL;
+}

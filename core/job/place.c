@@ -1,0 +1,333 @@
+/* The files that a job names: made absolute, kept inside the allowed folders, looked for where they must be
+ * there. What is inside of them is for those who read them. */
+#include "core/base/cleanup.h"
+#include "core/base/file.h"
+#include "core/job/path.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_INFO_BYTES ((size_t)16 << 20)
+
+/* A path that a job names, and whose fault it is when it is wrong. */
+struct place {
+    struct mt_job_reader *reader;
+    const char *pointer;
+    enum mt_reason reason;
+};
+
+/* NULL after an error. */
+static const char *resolve(const struct place *place, const char *base, const char *text)
+{
+    const struct mt_job_context *context = place->reader->context;
+    const char *path, *reason_text;
+    enum mt_path_state state =
+        mt_path_resolve(context, place->reader->arena, base, text, &path, &reason_text);
+    const char *quoted = mt_text_quote(place->reader->arena, text, strlen(text));
+    if (!path)
+        place->reader->out_of_memory = true;
+    if (state == MT_PATH_OUTSIDE)
+        mt_reader_error(place->reader, MT_REASON_BAD_JOB, place->pointer, NULL,
+                        "%s is outside of the folders that jobs may name; the daemon's allow_path adds one",
+                        quoted);
+    if (state == MT_PATH_MISSING)
+        mt_reader_error(place->reader, place->reason, place->pointer, NULL, "cannot use %s: %s", path,
+                        reason_text);
+    return state == MT_PATH_GOOD ? path : NULL;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t text_bytes = strlen(text), end_bytes = strlen(end);
+    return text_bytes >= end_bytes && strcmp(text + text_bytes - end_bytes, end) == 0;
+}
+
+static bool is_pickle(const char *name)
+{
+    return ends_with(name, ".bin") || ends_with(name, ".pt") || ends_with(name, ".pth") ||
+           ends_with(name, ".ckpt") || ends_with(name, ".pkl");
+}
+
+#define CONVERT_HINT                                                                                         \
+    "pickle files are never read, since they can run code: convert the model to safetensors, with "          \
+    "transformers' save_pretrained(..., safe_serialization=True)"
+
+static void check_model_folder(const struct place *place, const char *path)
+{
+    bool config = false, weights = false, pickle = false;
+    DIR *entries = opendir(path);
+    if (!entries) {
+        mt_reader_error(place->reader, place->reason, place->pointer, NULL, "cannot read the folder %s: %s",
+                        path, strerror(errno));
+        return;
+    }
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+        config |= strcmp(entry->d_name, "config.json") == 0;
+        weights |= ends_with(entry->d_name, ".safetensors");
+        pickle |= is_pickle(entry->d_name);
+    }
+    closedir(entries);
+    if (!config)
+        mt_reader_error(place->reader, place->reason, place->pointer, NULL,
+                        "%s holds no config.json; a model folder has one beside its safetensors files", path);
+    else if (!weights)
+        mt_reader_error(place->reader, place->reason, place->pointer, NULL,
+                        "%s holds no .safetensors file%s%s", path, pickle ? ", only pickle files; " : "",
+                        pickle ? CONVERT_HINT : "");
+}
+
+static void check_model_path(const struct place *place, const char *path)
+{
+    struct stat status;
+    if (stat(path, &status) < 0)
+        return; /* while planning */
+    if (S_ISDIR(status.st_mode))
+        check_model_folder(place, path);
+    else if (ends_with(path, ".gguf"))
+        mt_reader_error(place->reader, place->reason, place->pointer, NULL,
+                        "training from a .gguf file is not supported yet; give a Hugging Face folder");
+    else if (is_pickle(path))
+        mt_reader_error(place->reader, place->reason, place->pointer, NULL, "%s: %s", path, CONVERT_HINT);
+    else
+        mt_reader_error(place->reader, place->reason, place->pointer, NULL,
+                        "%s is a file; a model is a folder with config.json and .safetensors files", path);
+}
+
+/* Org/Model or Model: letters, digits, '.', '_' and '-', no part that begins with a dot. */
+static bool is_model_name(const char *name)
+{
+    size_t slashes = 0;
+    bool start = true;
+    for (const char *c = name; *c; c++) {
+        bool letter = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9');
+        if (*c == '/' && !start)
+            slashes++;
+        else if (!letter && (start || !strchr("._-", *c)))
+            return false;
+        start = *c == '/';
+    }
+    return !start && slashes <= 1;
+}
+
+static void place_model_name(struct mt_job_reader *reader)
+{
+    const struct mt_job_context *context = reader->context;
+    const char *name = json_string_value(mt_reader_get(reader, "/model/name"));
+    const struct place place = {reader, mt_reader_origin(reader, "/model/name"), MT_REASON_BAD_MODEL};
+    const char *path = NULL;
+    if (*name == '/' || *name == '.') {
+        path = resolve(&place, context->model_base, name); /* as transformers' from_pretrained takes it */
+        if (!path)
+            return;
+    } else if (!is_model_name(name)) {
+        mt_reader_error(reader, MT_REASON_BAD_JOB, place.pointer, NULL,
+                        "%s is not the name of a model, which has the form Org/Model",
+                        mt_text_quote(reader->arena, name, strlen(name)));
+        return;
+    } else {
+        path = mt_model_locate(context, reader->arena, name);
+    }
+    if (path) {
+        if (context->purpose != MT_JOB_LOAD)
+            check_model_path(&place, path);
+        mt_reader_put(reader, "/model/path", json_string(path));
+        mt_reader_remove(reader, "/model/name");
+    } else if (context->purpose == MT_JOB_RUN) {
+        mt_reader_error(reader, place.reason, place.pointer, NULL,
+                        "%s is neither in the models folder nor in the local Hugging Face cache; nothing is "
+                        "downloaded, so fetch it first (hf download %s), or give model.path",
+                        name, name);
+    }
+}
+
+static void place_tokenizer(struct mt_job_reader *reader)
+{
+    const char *text = json_string_value(mt_reader_get(reader, "/model/tokenizer"));
+    const struct place place = {reader, mt_reader_origin(reader, "/model/tokenizer"), MT_REASON_BAD_MODEL};
+    struct stat status;
+    if (strcmp(text, "bytes") == 0)
+        return;
+    const char *path = resolve(&place, reader->context->model_base, text);
+    if (!path)
+        return;
+    size_t folder_bytes = (size_t)(mt_job_key_name(path) - path) - 1;
+    if (strcmp(mt_job_key_name(path), "tokenizer.json") == 0 && folder_bytes > 0)
+        path = mt_arena_strndup(reader->arena, path, folder_bytes);
+    else if (reader->context->purpose == MT_JOB_RUN && stat(path, &status) == 0 && !S_ISDIR(status.st_mode))
+        mt_reader_error(reader, place.reason, place.pointer, NULL,
+                        "%s is not a tokenizer.json, nor a folder that holds one", path);
+    mt_reader_put(reader, "/model/tokenizer", json_string(path ? path : text));
+}
+
+static void place_model(struct mt_job_reader *reader)
+{
+    if (mt_reader_given(reader, "/model/path")) {
+        const struct place place = {reader, mt_reader_origin(reader, "/model/path"), MT_REASON_BAD_MODEL};
+        const char *path = resolve(&place, reader->context->model_base,
+                                   json_string_value(mt_reader_get(reader, "/model/path")));
+        if (path && reader->context->purpose != MT_JOB_LOAD)
+            check_model_path(&place, path);
+        if (path)
+            mt_reader_put(reader, "/model/path", json_string(path));
+    } else if (mt_reader_given(reader, "/model/name")) {
+        place_model_name(reader);
+    }
+    if (mt_reader_get(reader, "/model/tokenizer") && !mt_reader_failed(reader, "/model/tokenizer"))
+        place_tokenizer(reader);
+}
+
+static bool folder_has_entries(const char *path)
+{
+    DIR *entries = opendir(path);
+    bool found = false;
+    for (struct dirent *entry; entries && !found && (entry = readdir(entries)) != NULL;)
+        found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    if (entries)
+        closedir(entries);
+    return found;
+}
+
+/* There, readable, not empty. */
+static void check_data_path(const struct place *place, const char *path)
+{
+    struct stat status;
+    if (place->reader->context->purpose != MT_JOB_RUN)
+        return;
+    if (access(path, R_OK) < 0 || stat(path, &status) < 0)
+        mt_reader_error(place->reader, place->reason, place->pointer, NULL, "cannot read %s: %s", path,
+                        strerror(errno));
+    else if (S_ISDIR(status.st_mode) ? !folder_has_entries(path) : S_ISREG(status.st_mode) && !status.st_size)
+        mt_reader_error(place->reader, place->reason, place->pointer, NULL, "%s is empty", path);
+    else if (!S_ISDIR(status.st_mode) && !S_ISREG(status.st_mode))
+        mt_reader_error(place->reader, place->reason, place->pointer, NULL,
+                        "%s is neither a file nor a folder", path);
+    else if (S_ISREG(status.st_mode) && is_pickle(path))
+        mt_reader_error(
+            place->reader, place->reason, place->pointer, NULL,
+            "%s: pickle files are never read, since they can run code; convert the data to .jsonl", path);
+}
+
+static void place_data_paths(struct mt_job_reader *reader)
+{
+    const json_t *value = mt_reader_get(reader, "/dataset/path");
+    const char *origin = mt_reader_origin(reader, "/dataset/path");
+    bool is_list = json_is_array(value);
+    size_t count = is_list ? json_array_size(value) : 1;
+    json_t *placed = json_array();
+    for (size_t i = 0; placed && i < count; i++) {
+        char pointer[MT_JOB_POINTER_BYTES];
+        snprintf(pointer, sizeof pointer, "%s", origin);
+        if (is_list)
+            snprintf(pointer, sizeof pointer, "%s/%zu", origin, i);
+        const struct place place = {reader, pointer, MT_REASON_BAD_DATA};
+        const char *text = json_string_value(is_list ? json_array_get(value, i) : value);
+        const char *path = resolve(&place, reader->context->dataset_base, text);
+        if (path)
+            check_data_path(&place, path);
+        if (json_array_append_new(placed, json_string(path ? path : text)) < 0)
+            reader->out_of_memory = true;
+    }
+    mt_reader_put(reader, "/dataset/path",
+                  is_list || !placed ? json_incref(placed) : json_incref(json_array_get(placed, 0)));
+    json_decref(placed);
+}
+
+static void report_unknown_dataset(const struct place *place, const char *name, const char *info_path,
+                                   const json_t *info)
+{
+    const char *key, *nearest = NULL, *known = "";
+    json_t *value;
+    size_t limit = strlen(name) / 3 + 1, best = limit + 1, count = 0;
+    struct mt_arena *arena = place->reader->arena;
+    json_object_foreach((json_t *)(uintptr_t)info, key, value)
+    {
+        size_t distance = mt_text_distance(name, key, limit);
+        if (distance < best) {
+            best = distance;
+            nearest = mt_arena_strdup(arena, key);
+        }
+        if (count++ < 10 && known) {
+            const char *quoted = mt_text_quote(arena, key, strlen(key));
+            known = mt_arena_printf(arena, "%s%s%s", known, *known ? ", " : "", quoted);
+        }
+    }
+    mt_reader_error(place->reader, place->reason, place->pointer, nearest, "%s has no entry %s; it has %s%s",
+                    info_path, mt_text_quote(arena, name, strlen(name)), known && *known ? known : "none",
+                    count > 10 ? ", ..." : "");
+}
+
+static void check_dataset_entry(const struct place *place, const char *folder, const char *name)
+{
+    struct mt_job_reader *reader = place->reader;
+    const char *info_path = mt_arena_printf(reader->arena, "%s/dataset_info.json", folder);
+    mt_autofree char *text = NULL;
+    mt_autojson json_t *info = NULL;
+    struct mt_error error = {0};
+    size_t bytes;
+    if (!info_path) {
+        reader->out_of_memory = true;
+        return;
+    }
+    if (mt_file_read(info_path, MAX_INFO_BYTES, &text, &bytes, &error) < 0 ||
+        mt_json_parse(text, bytes, info_path, &info, &error) < 0) {
+        mt_reader_error(reader, place->reason, place->pointer, NULL, "%.600s", error.message);
+        return;
+    }
+    const json_t *entry = json_object_get(info, name);
+    if (!json_is_object(entry)) {
+        report_unknown_dataset(place, name, info_path, info);
+        return;
+    }
+    const char *file = json_string_value(json_object_get(entry, "file_name"));
+    if (!file) {
+        mt_reader_error(reader, place->reason, place->pointer, NULL,
+                        "the entry %s of %s names no local file (file_name); nothing is downloaded, so fetch "
+                        "the data and give dataset.path",
+                        mt_text_quote(reader->arena, name, strlen(name)), info_path);
+        return;
+    }
+    const char *path = resolve(place, folder, file);
+    if (path)
+        check_data_path(place, path);
+}
+
+static void place_dataset(struct mt_job_reader *reader)
+{
+    const struct mt_job_context *context = reader->context;
+    const char *text = json_string_value(mt_reader_get(reader, "/dataset/dataset_dir"));
+    bool by_name = mt_reader_given(reader, "/dataset/name");
+    if (mt_reader_given(reader, "/dataset/path"))
+        place_data_paths(reader);
+    if (!text && context->dataset_dir)
+        text = context->dataset_dir;
+    const char *pointer = mt_reader_origin(reader, by_name && !mt_reader_given(reader, "/dataset/dataset_dir")
+                                                       ? "/dataset/name"
+                                                       : "/dataset/dataset_dir");
+    const struct place place = {reader, pointer, MT_REASON_BAD_DATA};
+    if (!text)
+        text = "data";
+    if (!by_name) {
+        mt_reader_remove(reader, "/dataset/dataset_dir"); /* nobody will look into it */
+        return;
+    }
+    const char *folder = resolve(&place, context->dataset_base, text);
+    if (!folder)
+        return;
+    mt_reader_put(reader, "/dataset/dataset_dir", json_string(folder));
+    if (context->purpose == MT_JOB_RUN) {
+        const struct place name_place = {reader, mt_reader_origin(reader, "/dataset/name"),
+                                         MT_REASON_BAD_DATA};
+        check_dataset_entry(&name_place, folder, json_string_value(mt_reader_get(reader, "/dataset/name")));
+    }
+}
+
+void mt_job_place(struct mt_job_reader *reader)
+{
+    place_model(reader);
+    place_dataset(reader);
+}
