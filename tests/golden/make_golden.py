@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Make the golden folders: tiny random models with what transformers and PyTorch compute from them in fp64.
 
-    make_golden.py                    make every case of cases.py anew
+    make_golden.py                    make every case of the tables (cases_*.py) anew
     make_golden.py --case NAME...     make these only (a name may be a glob: 'llama_*')
     make_golden.py --check [--case]   compute again and compare with what is committed; nothing is written
     make_golden.py --list             name the cases
+    make_golden.py --inert [--case]   name the settings of each config.json whose change the logits do not show
     make_golden.py --roundtrip CASE DIR
                                       load the checkpoint folder DIR with transformers, refuse a missing or unexpected
                                       key, and compare its config, names, shapes, dtypes and bits with CASE's
 
-Our own engine has no part in this. README.md tells what the files hold; cases.py is the table of models.
+Our own engine has no part in this. README.md tells what the files hold; cases_*.py are the tables of models.
 """
 
 import argparse
@@ -37,7 +38,9 @@ from safetensors.torch import load_file, save_file
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import cases as table
+import casebook
+import cases_dense  # noqa: F401  (the tables fill casebook.CASES)
+import cases_llama  # noqa: F401
 
 HERE = pathlib.Path(__file__).resolve().parent
 FILE_LIMIT_BYTES = 512 * 1024
@@ -98,9 +101,12 @@ def randomise(model, case):
     saved = set(model.state_dict())
     tensors = dict(model.named_parameters())
     tensors.update({name: buffer for name, buffer in model.named_buffers() if name in saved})
-    fixed = case.get("fixed", ())
+    given = case.get("given", {})
     for name, tensor in tensors.items():
-        if any(fnmatch.fnmatch(name, pattern) for pattern in fixed):
+        values = [value for pattern, value in given.items() if fnmatch.fnmatch(name, pattern)]
+        if values:
+            with torch.no_grad():
+                tensor.fill_(values[0])
             continue
         noise = generator(case.get("weights", case["name"]), name).standard_normal(tensor.shape)
         first = float(tensor.flatten()[0])
@@ -124,7 +130,7 @@ def make_batch(case, vocab_size):
     mask = np.zeros((rows, width), dtype=np.int64)
     labels = np.full((rows, width), IGNORED, dtype=np.int64)
     for row, length in enumerate(lengths):
-        input_ids[row, :length] = draw.integers(0, vocab_size, length)
+        input_ids[row, :length] = draw.integers(0, case.get("tokens", vocab_size), length)
         mask[row, :length] = 1
         prompt = (row * 2 + 1) % 5 if case.get("prompts", True) else 0
         labels[row, prompt:length] = input_ids[row, prompt:length]
@@ -143,10 +149,10 @@ def forward(model, batch):
     return logits, loss
 
 
-def gradients(model, batch):
+def gradients(model, batch, fp32=False):
     """The batch's logits and loss, and the model's gradients left in .grad."""
     model.zero_grad(set_to_none=True)
-    with NoFp32():
+    with contextlib.nullcontext() if fp32 else NoFp32():
         logits, loss = forward(model, batch)
         loss.backward()
     for parameter in model.parameters():
@@ -177,38 +183,66 @@ def check_derivative(model, batch):
     losses = []
     with torch.no_grad():
         for sign in (1, -1):
-            for parameter, value in zip(model.parameters(), start):
+            for parameter, value in zip(model.parameters(), start, strict=True):
                 parameter.copy_(value + sign * step * parameter.grad)
             losses.append(float(forward(model, batch)[1]))
-        for parameter, value in zip(model.parameters(), start):
+        for parameter, value in zip(model.parameters(), start, strict=True):
             parameter.copy_(value)
     slope = (losses[0] - losses[1]) / (2 * step)
     assert abs(slope - square) < 1e-5 * square, f"gradient and finite difference disagree: {square} {slope}"
 
 
-def on_disk(model, values, trained_only=True):
+def check_fp32(case, folder, batch, logits, losses, grads, deltas):
+    """transformers as everybody runs it, in fp32 and without Fp64, stays within half the tolerances of the engine:
+    Fp64 changed no meaning, and the tolerances can be kept."""
+    model = load_model(folder, case, torch.float32)
+    real = batch["attention_mask"] == 1
+    initial = [p.detach().clone() for p in model.parameters()]
+    plain, _ = gradients(model, batch, fp32=True)
+    difference = (plain[real] - logits[real]).abs().max() / logits[real].abs().max()
+    assert difference < 1e-5, f"fp32: logits differ by {difference:g}"
+    largest = max(float(grad.abs().max()) for grad in grads)
+    above = []
+    for (name, parameter), grad in zip(model.named_parameters(), grads, strict=True):
+        floor = 1e-4 * float(grad.abs().max()) + 1e-6 * largest
+        above.append(grad.abs() > floor)
+        worst = float((parameter.grad - grad).abs().max())
+        assert worst < 0.5 * floor, f"fp32: gradient of {name} is off by {worst:g}, allowed {floor:g}"
+    plain_losses, _ = train(model, batch, fp32=True)
+    assert np.allclose(plain_losses, losses, rtol=5e-6, atol=0), f"fp32: losses {plain_losses}, not {losses}"
+    for (name, parameter), start, delta, where in zip(model.named_parameters(), initial, deltas, above, strict=True):
+        if bool(where.any()):
+            worst = float((parameter.detach() - start - delta)[where].abs().max())
+            assert worst < 0.025 * OPTIMIZER["lr"], f"fp32: update of {name} is off by {worst:g}"
+
+
+def on_disk(case, model, values):
     """Tensors in the names and shapes of the checkpoint: save_pretrained of a copy that holds them as weights."""
     clone = copy.deepcopy(model)
     buffers = set(clone.state_dict()) - {name for name, _ in clone.named_parameters(remove_duplicate=False)}
     with torch.no_grad():
-        for (_, parameter), value in zip(clone.named_parameters(), values):
+        for (_, parameter), value in zip(clone.named_parameters(), values, strict=True):
             parameter.copy_(value)
     clone = clone.to(torch.float32)
     with tempfile.TemporaryDirectory() as folder:
         clone.save_pretrained(folder)
         tensors = load_file(os.path.join(folder, "model.safetensors"))
-    return {name: value for name, value in tensors.items() if not (trained_only and name in buffers)}
+    rename = case.get("rename", lambda name: name)
+    return {rename(name): value for name, value in tensors.items() if name not in buffers}
 
 
 def save_initial(case, folder):
     """config.json and model.safetensors, as save_pretrained writes them (or the config as an older release did)."""
-    config = table.make_config(case)
+    config = casebook.make_config(case)
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     randomise(model, case)
     model.save_pretrained(folder)
-    for stray in ("generation_config.json",):
-        (folder / stray).unlink(missing_ok=True)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    if "rename" in case:
+        path = folder / "model.safetensors"
+        tensors = {case["rename"](name): value for name, value in load_file(path).items()}
+        save_file(tensors, path, metadata={"format": "pt"})
     if "rewrite" in case:
         path = folder / "config.json"
         path.write_text(json.dumps(case["rewrite"](json.loads(path.read_text())), indent=2) + "\n")
@@ -223,14 +257,14 @@ def load_model(folder, case=None, dtype=torch.float64):
     return model.eval()
 
 
-def train(model, batch):
+def train(model, batch, fp32=False):
     """Three clipped AdamW updates on the one batch."""
     groups = [{"params": [p for p in model.parameters() if p.dim() > 1]},
               {"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW([group for group in groups if group["params"]], foreach=False, **OPTIMIZER)
     losses, norms = [], []
     for _ in range(STEPS):
-        _, loss = gradients(model, batch)
+        _, loss = gradients(model, batch, fp32)
         losses.append(float(loss))
         norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRAD_NORM, foreach=False)))
         optimizer.step()
@@ -249,20 +283,22 @@ def make_case(case, folder):
         assert torch.isfinite(logits[batch["attention_mask"] == 1]).all() and torch.isfinite(loss)
         if not case.get("coupled"):
             check_rows_alone(model, batch, logits)
-        check_derivative(model, batch)
+        if not case.get("not_the_slope"):
+            check_derivative(model, batch)
         norm = float(global_norm(model))
         grads = [p.grad.clone() for p in model.parameters()]
         losses, norms = train(model, batch)
         assert losses[0] == float(loss) and abs(norms[0] - norm) <= 1e-12 * norm
-        deltas = [p.detach() - start for p, start in zip(model.parameters(), initial)]
+        deltas = [p.detach() - start for p, start in zip(model.parameters(), initial, strict=True)]
+    check_fp32(case, folder, batch, logits, losses, grads, deltas)
     golden = dict(batch)
-    golden["logits"] = (logits * batch["attention_mask"][..., None]).to(torch.float32)
+    golden["logits"] = logits.masked_fill(batch["attention_mask"][..., None] == 0, 0.0).to(torch.float32)
     golden["loss"] = loss.reshape(1)
     golden["grad_norm"] = torch.tensor([norm], dtype=torch.float64)
     golden["loss3"] = torch.tensor(losses, dtype=torch.float64)
     golden["grad_norm3"] = torch.tensor(norms, dtype=torch.float64)
     for prefix, values in (("grad", grads), ("delta3", deltas)):
-        golden.update({f"{prefix}.{name}": value for name, value in on_disk(model, values).items()})
+        golden.update({f"{prefix}.{name}": value for name, value in on_disk(case, model, values).items()})
     # A parameter that no gradient reaches would make its golden values worthless.
     dead = [name for name, value in golden.items() if name.startswith("grad.") and not value.any()]
     assert dead == case.get("dead", []), f"no gradient reaches {dead}"
@@ -363,15 +399,56 @@ def roundtrip(case_name, folder):
     return sorted(problems)
 
 
+def inert_settings(case_name):
+    """The numbers and switches of a case's config.json that its logits do not show: what a wrong reading of them would
+    pass. A setting whose change gives other shapes is felt by loading."""
+    config = json.loads((HERE / case_name / "config.json").read_text())
+    golden = load_file(HERE / case_name / "golden.safetensors")
+    case = next(case for case in casebook.CASES if case["name"] == case_name)
+    real = golden["attention_mask"] == 1
+    inert = []
+    for path, value in leaves(config):
+        if not isinstance(value, (bool, int, float)) or str(path[0]).endswith("_token_id"):
+            continue
+        changed = copy.deepcopy(config)
+        place = changed
+        for key in path[:-1]:
+            place = place[key]
+        if isinstance(value, bool):
+            place[path[-1]] = not value
+        else:
+            place[path[-1]] = value + 1 if isinstance(value, int) else 1.5 * value + 0.1
+        with tempfile.TemporaryDirectory() as temporary:
+            temporary = pathlib.Path(temporary)
+            (temporary / "config.json").write_text(json.dumps(changed))
+            (temporary / "model.safetensors").symlink_to(HERE / case_name / "model.safetensors")
+            try:
+                with double_precision(), torch.no_grad():
+                    logits = forward(load_model(temporary, case), golden)[0]
+                if (logits[real] - golden["logits"][real]).abs().max() < 1e-4:
+                    inert.append("/".join(map(str, path)))
+            except Exception:  # refused: felt
+                continue
+    return inert
+
+
+def leaves(value, path=()):
+    if isinstance(value, (dict, list)):
+        for key, below in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(below, (*path, key))
+    else:
+        yield path, value
+
+
 def select(patterns):
-    names = [case["name"] for case in table.CASES]
+    names = [case["name"] for case in casebook.CASES]
     assert len(names) == len(set(names)), "two cases have one name"
     if not patterns:
-        return table.CASES
+        return casebook.CASES
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
             sys.exit(f"no case is called {pattern}; --list names them")
-    return [case for case in table.CASES if any(fnmatch.fnmatch(case["name"], pattern) for pattern in patterns)]
+    return [case for case in casebook.CASES if any(fnmatch.fnmatch(case["name"], pattern) for pattern in patterns)]
 
 
 def main():
@@ -379,6 +456,7 @@ def main():
     parser.add_argument("--case", nargs="+", metavar="NAME")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--inert", action="store_true")
     parser.add_argument("--roundtrip", nargs=2, metavar=("CASE", "DIR"))
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -395,14 +473,17 @@ def main():
         if options.list:
             print(f"{case['name']:36} {case['shows']}")
             continue
+        if options.inert:
+            print(f"{case['name']}:", *inert_settings(case["name"]))
+            continue
         folder = HERE / case["name"]
         try:
             problems = check_case(case, folder) if options.check else make_case(case, folder)
-        except (AssertionError, Exception) as error:  # one broken case must not hide the others
+        except Exception as error:  # one broken case must not hide the others
             problems = [f"{type(error).__name__}: {error}"]
         failed += bool(problems)
         print(f"{'FAIL' if problems else 'ok  '} {case['name']}", *(problems or ()), sep="\n    " if problems else " ")
-    if not options.list:
+    if not (options.list or options.inert):
         print(f"{len(chosen) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
