@@ -41,7 +41,7 @@ static int open_from_scratch(struct mt_run *run, struct mt_error *error)
     if (!json_object_get(keys, "vocab_size"))
         json_object_set_new(keys, "vocab_size",
                             json_integer((json_int_t)mt_tokenizer_vocab_size(run->tokenizer)));
-    return mt_model_from_keys(keys, &run->model, error);
+    return mt_model_from_keys(NULL, keys, &run->model, error);
 }
 
 int mt_run_open_model(struct mt_run *run, struct mt_error *error)
@@ -120,7 +120,7 @@ int mt_run_open_data(struct mt_run *run, bool (*should_stop)(void *context), voi
         .num_paths = data->num_paths,
         .name = data->name,
         .dataset_dir = data->dataset_dir,
-        .query_field = data->columns.query,
+        .query_field = data->columns.prompt,
         .response_field = data->columns.response,
         .max_seq_len = data->max_seq_len,
         .packing = data->packing,
