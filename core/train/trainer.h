@@ -36,8 +36,8 @@ struct mt_trainer_hooks {
     void *context;
     enum mt_trainer_request (*poll)(void *context);
     void (*progress)(void *context, const struct mt_trainer_progress *progress);
-    void (*config)(void *context);                              /* job.json was rewritten */
-    void (*checkpoint)(void *context, const json_t *object);    /* one has its name */
+    void (*config)(void *context);                           /* job.json was rewritten */
+    void (*checkpoint)(void *context, const json_t *object); /* one has its name */
     void (*log)(void *context, int priority, const char *message);
 };
 
