@@ -38,7 +38,7 @@ sanitizer := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer $(i
 pkg_cflags = $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(1) 2>/dev/null))
 pkg_libs   = $(or $(shell pkg-config --libs $(1) 2>/dev/null),$(2))
 
-core_packages   := jansson yaml-0.1 openblas sqlite3
+core_packages   := jansson yaml-0.1 openblas sqlite3 libxxhash
 server_packages := libmicrohttpd libsystemd
 COMPILE := -std=gnu11 $(OPTIMISE) $(WARNINGS) -D_GNU_SOURCE -I. -pthread $(sanitizer) \
            $(call pkg_cflags,$(core_packages) $(server_packages) cmocka) $(CFLAGS)
@@ -51,7 +51,8 @@ folder_flags = $(folder_flags_$(patsubst %/,%,$(dir $<)))
 # Archive members and libraries are taken only where something needs them: megatraind gets no OpenBLAS.
 LINK        := -pthread $(sanitizer) -Wl,--as-needed $(LDFLAGS)
 CORE_LIBS   := $(call pkg_libs,jansson,-ljansson) $(call pkg_libs,yaml-0.1,-lyaml) \
-               $(call pkg_libs,openblas,-lopenblas) $(call pkg_libs,sqlite3,-lsqlite3) -lm
+               $(call pkg_libs,openblas,-lopenblas) $(call pkg_libs,sqlite3,-lsqlite3) \
+               $(call pkg_libs,libxxhash,-lxxhash) -lm
 SERVER_LIBS := $(call pkg_libs,libmicrohttpd,-lmicrohttpd) $(call pkg_libs,libsystemd,-lsystemd)
 TEST_LIBS   := $(call pkg_libs,cmocka,-lcmocka)
 

@@ -62,6 +62,18 @@ int mt_json_parse(const char *text, size_t bytes, const char *source, json_t **v
     return 0;
 }
 
+int mt_json_read(const char *path, enum mt_reason reason, json_t **value, struct mt_error *error)
+{
+    mt_autofree char *text = NULL;
+    size_t bytes;
+    int result = mt_file_read(path, MAX_FILE_BYTES, &text, &bytes, error);
+    if (result == 0)
+        result = mt_json_parse(text, bytes, path, value, error);
+    if (result < 0 && error)
+        error->reason = reason;
+    return result;
+}
+
 int mt_document_read(const char *path, json_t **value, struct mt_lines **lines, struct mt_error *error)
 {
     mt_autofree char *text = NULL;

@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONFIG_MAX_BYTES ((size_t)16 << 20)
 #define MAX_END_IDS 16
 
 struct mt_generator {
@@ -38,16 +37,8 @@ struct mt_generator {
 static int read_json(const char *folder, const char *name, json_t **value, struct mt_error *error)
 {
     mt_autofree char *path = mt_path_join(folder, name);
-    mt_autofree char *text = NULL;
-    size_t bytes;
-    int result = path ? mt_file_read(path, CONFIG_MAX_BYTES, &text, &bytes, error) : -ENOMEM;
-    if (result == 0)
-        result = mt_json_parse(text, bytes, path, value, error);
-    if (result < 0 && error) {
-        error->code = result;
-        error->reason = MT_REASON_BAD_MODEL;
-    }
-    return result;
+    return path ? mt_json_read(path, MT_REASON_BAD_MODEL, value, error)
+                : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to read '%s'", name);
 }
 
 static void add_end_id(struct mt_generator *generator, json_int_t id)

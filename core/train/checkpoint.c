@@ -206,12 +206,10 @@ int mt_checkpoint_load(const char *path, struct mt_store *store, struct mt_pool 
     *state = NULL;
     const struct mt_model *model = mt_store_model(store);
     mt_autofree char *state_path = mt_path_join(path, "megatrain/trainer_state.json");
-    mt_autofree char *text = NULL;
-    size_t bytes;
     mt_autojson json_t *value = NULL;
-    int result = state_path ? mt_file_read(state_path, SIDE_FILE_BYTES, &text, &bytes, error) : -ENOMEM;
-    if (result == 0)
-        result = mt_json_parse(text, bytes, state_path, &value, error);
+    int result =
+        state_path ? mt_json_read(state_path, MT_REASON_BAD_MODEL, &value, error)
+                   : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to load a checkpoint");
     json_t *updates = json_object_get(value, "updates");
     if (result == 0 && (!json_is_integer(updates) || json_integer_value(updates) < 0))
         result = mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,

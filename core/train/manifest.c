@@ -17,7 +17,6 @@
 #include <xxhash.h>
 
 #define READ_BYTES ((size_t)1 << 20)
-#define MANIFEST_MAX_BYTES ((size_t)16 << 20)
 #define HASH_TEXT_BYTES 33
 
 static int hash_file(const char *path, uint64_t *bytes, char text[HASH_TEXT_BYTES], struct mt_error *error)
@@ -130,21 +129,10 @@ int mt_manifest_read(const char *folder, json_t **manifest, struct mt_error *err
     if (!path)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to read the manifest of '%s'",
                             folder);
-    mt_autofree char *text = NULL;
-    size_t bytes;
-    int result = mt_file_read(path, MANIFEST_MAX_BYTES, &text, &bytes, error);
-    if (result < 0) {
-        if (error)
-            error->reason = MT_REASON_BAD_MODEL;
-        return result;
-    }
     mt_autojson json_t *value = NULL;
-    result = mt_json_parse(text, bytes, path, &value, error);
-    if (result < 0) {
-        if (error)
-            error->reason = MT_REASON_BAD_MODEL;
+    int result = mt_json_read(path, MT_REASON_BAD_MODEL, &value, error);
+    if (result < 0)
         return result;
-    }
     const char *algorithm = json_string_value(json_object_get(value, "algorithm"));
     json_t *files = json_object_get(value, "files");
     if (json_integer_value(json_object_get(value, "format")) != 1 || !algorithm ||

@@ -13,23 +13,13 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 
-#define CONFIG_MAX_BYTES ((size_t)16 << 20)
-
 /* --- model --------------------------------------------------------------------------------------------- */
 
 static int read_config(const char *folder, json_t **config, struct mt_error *error)
 {
     mt_autofree char *path = mt_path_join(folder, "config.json");
-    mt_autofree char *text = NULL;
-    size_t bytes;
-    int result = path ? mt_file_read(path, CONFIG_MAX_BYTES, &text, &bytes, error) : -ENOMEM;
-    if (result == 0)
-        result = mt_json_parse(text, bytes, path, config, error);
-    if (result < 0 && error) {
-        error->code = result;
-        error->reason = MT_REASON_BAD_MODEL;
-    }
-    return result;
+    return path ? mt_json_read(path, MT_REASON_BAD_MODEL, config, error)
+                : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to read config.json");
 }
 
 static int open_from_scratch(struct mt_run *run, struct mt_error *error)
@@ -37,11 +27,10 @@ static int open_from_scratch(struct mt_run *run, struct mt_error *error)
     mt_autojson json_t *keys = json_copy((json_t *)(uintptr_t)run->job->model.config);
     if (!keys)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for the model's keys");
-    json_object_set_new(keys, "architecture", json_string(run->job->model.architecture));
     if (!json_object_get(keys, "vocab_size"))
         json_object_set_new(keys, "vocab_size",
                             json_integer((json_int_t)mt_tokenizer_vocab_size(run->tokenizer)));
-    return mt_model_from_keys(NULL, keys, &run->model, error);
+    return mt_model_from_keys(run->job->model.architecture, keys, &run->model, error);
 }
 
 int mt_run_open_model(struct mt_run *run, struct mt_error *error)
