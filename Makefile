@@ -46,9 +46,6 @@ COMPILE := -std=gnu11 $(OPTIMISE) $(WARNINGS) -D_GNU_SOURCE -I. -pthread $(sanit
 # Extra flags of single folders: folder_flags_<folder>.
 # AdamW vectorises only where sqrt need not set errno; products are never fused with sums: same bits everywhere.
 folder_flags_core/optim := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off
-# Vector types are passed between always_inline functions alone, so the note on their calling convention is idle.
-folder_flags_core/device/cpu := -O3 -fno-math-errno -fno-trapping-math -Wno-psabi
-folder_flags_tests/unit/device := -Wno-psabi
 folder_flags = $(folder_flags_$(patsubst %/,%,$(dir $<)))
 
 # Archive members and libraries are taken only where something needs them: megatraind gets no OpenBLAS.
@@ -250,10 +247,12 @@ $(unit_programs): $(BUILD)/%: $(BUILD)/obj/%.o $$(call support_of,$$*) $(core_ar
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(quiet)$(link) $(TEST_LIBS) $(SERVER_LIBS) $(CORE_LIBS) -ldl
+# The API in front of a pretended daemon.
+$(filter $(BUILD)/tests/e2e/api_%,$(helper_programs)): $(server_archive)
 $(helper_programs) $(bench_programs): $(BUILD)/%: $(BUILD)/obj/%.o $(core_archive)
 	$(say) LINK $@
 	@mkdir -p $(@D)
-	$(quiet)$(link) $(CORE_LIBS) -ldl
+	$(quiet)$(link) $(SERVER_LIBS) $(CORE_LIBS) -ldl
 
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(core_objects) $(call objects,$(server_sources) $(worker_sources) $(cli_sources) \

@@ -82,6 +82,10 @@ struct mt_api_options {
     size_t num_listen;
     const char *token;   /* bearer token, or NULL; required for any address that is not loopback */
     const char *version; /* "0.1.0" */
+    /* Names, beside localhost, this machine's own and IP addresses, that clients may have in Host: of a proxy
+     * in front, say. May be NULL. */
+    const char *const *allow_hosts;
+    size_t num_allow_hosts;
 };
 
 /* Starts listening on every address; addresses in use afterwards from mt_api_addresses. Errors: -EADDRINUSE
