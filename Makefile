@@ -182,9 +182,10 @@ quiet := @
 endif
 
 # A file that changes when the flags do; every object depends on it.
+all_flags = $(CC) $(COMPILE) / $(LINK) / $(foreach v,$(filter folder_flags_%,$(.VARIABLES)),$(v)=$($(v)))
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@printf '%s\n' '$(CC) $(COMPILE)' '$(LINK)' | cmp -s - $@ || printf '%s\n' '$(CC) $(COMPILE)' '$(LINK)' >$@
+	@printf '%s\n' '$(all_flags)' | cmp -s - $@ || printf '%s\n' '$(all_flags)' >$@
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	$(say) CC $<

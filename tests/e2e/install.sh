@@ -1,0 +1,34 @@
+#!/bin/bash
+# make install puts everything where it belongs, and megatraind stands on nothing that computes.
+# time limit: 600 s
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+folder=$(mktemp -d "${TMPDIR:-/tmp}/megatrain-test-XXXXXX")
+trap 'rm -rf "$folder"' EXIT
+failed=0
+
+check() { # name, then a command that must succeed
+    local name=$1
+    shift
+    if "$@" >"$folder/output" 2>&1; then
+        echo "ok $name"
+    else
+        failed=1
+        cat "$folder/output"
+        echo "not ok $name: $*"
+    fi
+}
+
+root=$folder/root
+check installs_into_destdir make install BUILD="$MT_BUILD" DESTDIR="$root" PREFIX=/usr
+for program in megatraind megatrain-worker megatrain; do
+    check "${program}_is_installed_and_runs" "$root/usr/bin/$program" --help
+done
+check documents_are_installed test -s "$root/usr/share/doc/megatrain/LICENSE"
+
+links_without() { # program, pattern
+    ldd "$1" && ! ldd "$1" | grep -E "$2"
+}
+check megatraind_links_no_mathematics links_without "$MT_BUILD/megatraind" 'openblas|lapack|gfortran|cuda|cublas'
+check the_worker_links_no_server links_without "$MT_BUILD/megatrain-worker" 'microhttpd|sqlite'
+exit $failed
