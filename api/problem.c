@@ -79,10 +79,9 @@ static void problem(struct mt_request *request, unsigned status, json_t *errors,
     }
     char type[64];
     snprintf(type, sizeof type, "urn:megatrain:problem:%s", known->name);
-    /* A sentence that came from elsewhere (a path in it, say) need not be UTF-8. */
-    mt_autojson json_t *words = json_string(detail);
+    mt_autojson json_t *words = sentence(detail);
     mt_autojson json_t *body = json_pack("{s:s, s:s, s:i, s:O}", "type", type, "title", known->title,
-                                         "status", (int)status, "detail", words ? words : json_null());
+                                         "status", (int)status, "detail", words);
     if (body && errors)
         json_object_set(body, "errors", errors);
     mt_reply_json(request, status, body);

@@ -1,5 +1,6 @@
 /* A dataset: what the job names, read, rendered, tokenised, masked, cut, and split into training and
- * validation samples. All of it is in memory: 4 bytes a token and one bit for "learned", 32 bytes a sample.
+ * validation samples. All of it is in memory: 4 bytes a token and one bit for "learned", 24 bytes a sample,
+ * and while reading the largest file.
  *
  * Sources: a file, a list of files, a folder (walked recursively, in byte order of the paths; hidden files,
  * dataset_info.json and unknown extensions are passed over, links to folders are not followed), or an entry
@@ -7,7 +8,7 @@
  *   .txt            one document
  *   .jsonl, .json   rows: objects, one a line, or in an array. A row has a `text` column (a document), or the
  *                   Alpaca columns `instruction`, `input`, `output`, `system`, `history` (list of [question,
- *                   answer]), or those that query_field and response_field name.
+ *                   answer]), or those that `columns` name.
  * UTF-8 with or without BOM, LF or CRLF between rows, with or without a final newline. A null or absent cell
  * is an empty string. A number is taken as it is written; a list of parts ({"type": "text", "text": ...}) is
  * its texts together. Columns that are not used are passed over whatever they hold.
@@ -25,6 +26,7 @@
 #include "core/base/error.h"
 #include "core/base/pool.h"
 #include "core/data/batch.h"
+#include "core/data/source.h"
 #include "core/text/chat.h"
 #include "core/text/tokenizer.h"
 
@@ -47,15 +49,14 @@ struct mt_dataset_options {
     const char *name;
     const char *dataset_dir;
 
-    const char *query_field;    /* NULL: "instruction" */
-    const char *response_field; /* NULL: "output" */
+    struct mt_columns columns; /* NULL members: the usual names */
 
     size_t max_seq_len; /* at least 2 */
     bool packing;       /* documents laid together, up to max_seq_len tokens a sequence */
     enum mt_overlong overlong;
     bool train_on_prompt;
-    double val_size; /* below 1: the share of samples (rounded up, one is always left to train); else a count;
-                        0: none */
+    double val_size; /* below 1: the share of samples (to the nearest, one is always left to train); else a
+                        count; 0: none */
     uint64_t seed;   /* of the split, the packing and the order */
 
     const struct mt_tokenizer *tokenizer; /* must outlive the dataset */
@@ -121,12 +122,22 @@ const char *mt_dataset_fingerprint(const struct mt_dataset *dataset);
 struct mt_sample {
     const int32_t *ids; /* [tokens], borrowed */
     size_t tokens;
-    uint64_t row;
+    uint64_t row; /* from 0 through all files */
     bool validation;
 };
 size_t mt_dataset_num_samples(const struct mt_dataset *dataset);
 struct mt_sample mt_dataset_sample(const struct mt_dataset *dataset, size_t i);
 /* Is token t of sample i learned (as the target of the position before it)? The first token never is. */
 bool mt_dataset_learned(const struct mt_dataset *dataset, size_t i, size_t t);
+
+/* Sequences (packs when packing, else samples) of one split; the sampler puts them in order. */
+size_t mt_dataset_num_sequences(const struct mt_dataset *dataset, bool validation);
+size_t mt_dataset_sequence_tokens(const struct mt_dataset *dataset, bool validation, size_t i);
+size_t mt_dataset_sequence_documents(const struct mt_dataset *dataset, bool validation, size_t i);
+/* Fills ids, labels and document_starts, which must have room, and the other members; returns the number of
+ * target tokens. */
+size_t mt_dataset_fill_sequence(const struct mt_dataset *dataset, bool validation, size_t i,
+                                struct mt_sequence *sequence);
+uint64_t mt_dataset_seed(const struct mt_dataset *dataset);
 
 #endif

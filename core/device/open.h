@@ -10,6 +10,11 @@ struct mt_device_options {
     size_t memory_limit_bytes;   /* cpu-discrete: its arena; 0: 1 GiB */
     double bus_bytes_per_second; /* cpu-discrete: speed of copies in each direction; 0: as fast as memory */
     double bus_latency_seconds;  /* cpu-discrete: added to each copy */
+    /* For tests of what stands above; the CPU devices only. */
+    uint64_t test_delay_seed;         /* with the next: each operation starts after a random pause ... */
+    unsigned test_delay_microseconds; /* ... of at most so long */
+    size_t test_fail_allocation;      /* this call of allocate fails, from 1 */
+    size_t test_fail_copy;            /* this copy fails the device, from 1 */
 };
 
 /* `name`: "auto" (an accelerator where one works, else the CPU), "cpu", "cpu-discrete", "cuda", "cuda:N".

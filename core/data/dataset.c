@@ -1,0 +1,198 @@
+/* A dataset as a whole: opening it, its fingerprint, and access to samples and sequences. */
+#include "core/data/dataset.h"
+
+#include "core/data/dataset_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int mt_dataset_source(const struct mt_dataset_options *options, struct mt_source *source,
+                      struct mt_error *error)
+{
+    if (options->name)
+        return mt_source_from_registry(options->dataset_dir, options->name, &options->columns, source, error);
+    return mt_source_from_paths(options->paths, options->num_paths, &options->columns, source, error);
+}
+
+static void hash_text(struct mt_sha256 *hash, const char *text)
+{
+    const char *value = text ? text : "\1"; /* left open is not the same as empty */
+    mt_sha256_update(hash, value, strlen(value) + 1);
+}
+
+/* All of the options that samples, packs or order depend on. The files' contents are added while they are
+ * read. A change of how any of it is done must change the first line. */
+static void hash_options(struct mt_sha256 *hash, const struct mt_dataset_options *options,
+                         const struct mt_source *source)
+{
+    char line[256];
+    snprintf(line, sizeof line, "megatrain data 1: %zu %d %d %d %.17g %" PRIu64 " %zu", options->max_seq_len,
+             options->packing, (int)options->overlong, options->train_on_prompt, options->val_size,
+             options->seed, source->max_rows);
+    hash_text(hash, line);
+    hash_text(hash, mt_tokenizer_fingerprint(options->tokenizer));
+    hash_text(hash, options->chat ? mt_chat_fingerprint(options->chat) : NULL);
+    const struct mt_columns *columns = &source->columns;
+    const char *const names[] = {columns->prompt, columns->query,   columns->response,
+                                 columns->system, columns->history, columns->text};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        hash_text(hash, names[i]);
+    for (size_t i = 0; i < source->num_files; i++)
+        mt_sha256_update(hash, &(uint8_t){(uint8_t)source->files[i].format}, 1);
+}
+
+static int check_options(const struct mt_dataset_options *options, struct mt_error *error)
+{
+    if (options->max_seq_len < 2 || options->max_seq_len > UINT32_MAX / 2)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB,
+                            "dataset.max_seq_len is %zu; it must be at least 2", options->max_seq_len);
+    if (!options->name && !options->num_paths)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB,
+                            "no data set: set dataset.path or dataset.name");
+    return 0;
+}
+
+static int build(struct mt_dataset *dataset, const struct mt_dataset_options *options,
+                 const struct mt_source *source, struct mt_error *error)
+{
+    dataset->seed = options->seed;
+    dataset->stats.skipped_files = source->skipped_files;
+    mt_sha256_init(&dataset->hash);
+    hash_options(&dataset->hash, options, source);
+    int r = mt_dataset_ingest(dataset, options, source, error);
+    if (r == 0)
+        r = mt_dataset_arrange(dataset, options, error);
+    if (r < 0)
+        return r;
+    uint8_t digest[32];
+    mt_sha256_final(&dataset->hash, digest);
+    mt_sha256_hex(digest, dataset->fingerprint);
+    mt_dataset_count(dataset);
+    return 0;
+}
+
+int mt_dataset_open(const struct mt_dataset_options *options, struct mt_dataset **result,
+                    struct mt_error *error)
+{
+    *result = NULL;
+    int r = check_options(options, error);
+    if (r < 0)
+        return r;
+    struct mt_dataset *dataset = calloc(1, sizeof *dataset);
+    if (!dataset)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the data set");
+    struct mt_source source = {0};
+    r = mt_dataset_source(options, &source, error);
+    if (r == 0)
+        r = build(dataset, options, &source, error);
+    mt_source_free(&source);
+    if (r < 0) {
+        mt_dataset_free(dataset);
+        return r;
+    }
+    *result = dataset;
+    return 0;
+}
+
+void mt_dataset_free(struct mt_dataset *dataset)
+{
+    if (!dataset)
+        return;
+    mt_samples_free(&dataset->samples);
+    mt_packs_free(&dataset->packs[0]);
+    mt_packs_free(&dataset->packs[1]);
+    free(dataset);
+}
+
+const struct mt_dataset_stats *mt_dataset_stats(const struct mt_dataset *dataset)
+{
+    return &dataset->stats;
+}
+
+const char *mt_dataset_fingerprint(const struct mt_dataset *dataset)
+{
+    return dataset->fingerprint;
+}
+
+uint64_t mt_dataset_seed(const struct mt_dataset *dataset)
+{
+    return dataset->seed;
+}
+
+size_t mt_dataset_num_samples(const struct mt_dataset *dataset)
+{
+    return dataset->samples.count;
+}
+
+struct mt_sample mt_dataset_sample(const struct mt_dataset *dataset, size_t i)
+{
+    const struct mt_sample_range *range = &dataset->samples.ranges[i];
+    return (struct mt_sample){
+        .ids = dataset->samples.ids + range->first,
+        .tokens = range->tokens,
+        .row = range->row,
+        .validation = range->validation,
+    };
+}
+
+bool mt_dataset_learned(const struct mt_dataset *dataset, size_t i, size_t t)
+{
+    return t > 0 && mt_samples_learned(&dataset->samples, dataset->samples.ranges[i].first + t);
+}
+
+size_t mt_dataset_num_sequences(const struct mt_dataset *dataset, bool validation)
+{
+    return dataset->packs[validation].num_packs;
+}
+
+size_t mt_dataset_sequence_documents(const struct mt_dataset *dataset, bool validation, size_t i)
+{
+    const uint32_t *starts = dataset->packs[validation].starts;
+    return starts[i + 1] - starts[i];
+}
+
+size_t mt_dataset_sequence_tokens(const struct mt_dataset *dataset, bool validation, size_t i)
+{
+    const struct mt_packs *packs = &dataset->packs[validation];
+    size_t tokens = 0;
+    for (size_t k = packs->starts[i]; k < packs->starts[i + 1]; k++)
+        tokens += dataset->samples.ranges[packs->members[k]].tokens;
+    return tokens;
+}
+
+/* Ids and labels of one document; returns its target tokens. */
+static size_t fill_document(const struct mt_samples *samples, const struct mt_sample_range *range,
+                            int32_t *ids, int32_t *labels)
+{
+    size_t targets = 0;
+    memcpy(ids, samples->ids + range->first, range->tokens * sizeof *ids);
+    for (size_t t = 0; t + 1 < range->tokens; t++) {
+        const bool learned = mt_samples_learned(samples, range->first + t + 1);
+        labels[t] = learned ? ids[t + 1] : -100;
+        targets += learned;
+    }
+    labels[range->tokens - 1] = -100;
+    return targets;
+}
+
+size_t mt_dataset_fill_sequence(const struct mt_dataset *dataset, bool validation, size_t i,
+                                struct mt_sequence *sequence)
+{
+    const struct mt_packs *packs = &dataset->packs[validation];
+    const uint32_t *members = packs->members + packs->starts[i];
+    const size_t count = packs->starts[i + 1] - packs->starts[i];
+    size_t at = 0, targets = 0;
+    for (size_t k = 0; k < count; k++) {
+        const struct mt_sample_range *range = &dataset->samples.ranges[members[k]];
+        sequence->document_starts[k] = (int32_t)at;
+        targets += fill_document(&dataset->samples, range, sequence->ids + at, sequence->labels + at);
+        at += range->tokens;
+    }
+    sequence->document_starts[count] = (int32_t)at;
+    sequence->tokens = at;
+    sequence->num_documents = count;
+    sequence->row = dataset->samples.ranges[members[0]].row;
+    return targets;
+}

@@ -1,0 +1,49 @@
+/* The quick look at a dataset when a job is submitted: the beginning of each file. */
+#include "core/data/columns.h"
+#include "core/data/dataset_internal.h"
+#include "core/data/reader.h"
+
+#define PROBE_BYTES ((size_t)1 << 20)
+
+/* 1 when the file has a row, 0 when it is empty. */
+static int probe_file(const struct mt_source *source, const struct mt_source_file *file,
+                      struct mt_arena *arena, struct mt_error *error)
+{
+    struct mt_reader *reader;
+    int r = mt_reader_open(file, PROBE_BYTES, &reader, error);
+    if (r < 0)
+        return r;
+    struct mt_row row;
+    r = mt_reader_next(reader, arena, &row, error);
+    if (r > 0) {
+        enum mt_row_kind kind = MT_ROW_UNDECIDED;
+        struct mt_row_text text;
+        r = mt_row_read(source, file, &row, arena, &kind, &text, error);
+        r = r < 0 ? r : 1;
+    } else if (r == 0) {
+        r = mt_reader_bytes(reader) == PROBE_BYTES; /* a row that is longer than the look */
+    }
+    mt_reader_free(reader);
+    return r;
+}
+
+int mt_dataset_probe(const struct mt_dataset_options *options, struct mt_error *error)
+{
+    struct mt_source source = {0};
+    struct mt_arena *arena = mt_arena_new();
+    size_t rows = 0;
+    int r = mt_dataset_source(options, &source, error);
+    if (r == 0 && !arena)
+        r = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
+    for (size_t i = 0; r == 0 && i < source.num_files; i++) {
+        r = probe_file(&source, &source.files[i], arena, error);
+        rows += r > 0;
+        r = r > 0 ? 0 : r;
+    }
+    if (r == 0 && !rows)
+        r = mt_error_set(error, -ENODATA, MT_REASON_BAD_DATA, "the data set is empty: %s holds no row",
+                         source.num_files ? source.files[0].path : "(no file)");
+    mt_arena_free(arena);
+    mt_source_free(&source);
+    return r;
+}

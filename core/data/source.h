@@ -1,0 +1,52 @@
+/* Which files a dataset is made of, and which columns they are read by. */
+#ifndef MT_DATA_SOURCE_H
+#define MT_DATA_SOURCE_H
+
+#include "core/base/arena.h"
+#include "core/base/error.h"
+
+#include <stddef.h>
+
+enum mt_format {
+    MT_FORMAT_TEXT,  /* .txt: one document */
+    MT_FORMAT_JSON,  /* .json: an array of rows, or rows one after another */
+    MT_FORMAT_LINES, /* .jsonl: a row a line */
+};
+
+struct mt_source_file {
+    const char *path;
+    enum mt_format format;
+};
+
+/* Names of columns. In options NULL stands for the usual name; "" for no such column. */
+struct mt_columns {
+    const char *prompt;   /* "instruction" */
+    const char *query;    /* "input"; none where `prompt` was given */
+    const char *response; /* "output" */
+    const char *system;   /* "system" */
+    const char *history;  /* "history" */
+    const char *text;     /* "text": a document instead of a conversation */
+};
+
+struct mt_source {
+    struct mt_source_file *files;
+    size_t num_files, capacity;
+    size_t skipped_files; /* in folders: not data by their names */
+    struct mt_columns columns;
+    size_t max_rows; /* num_samples of a registry entry; SIZE_MAX: all */
+    struct mt_arena *arena;
+};
+
+/* Paths of files and folders; a folder is walked recursively in byte order of the paths, links to folders are
+ * not followed. Formats that come later are refused by name, in folders too. MT_REASON_BAD_DATA. */
+int mt_source_from_paths(const char *const *paths, size_t num_paths, const struct mt_columns *columns,
+                         struct mt_source *source, struct mt_error *error);
+
+/* An entry of `<dataset_dir>/dataset_info.json` with `file_name`, in Alpaca formatting. Columns given here go
+ * before the entry's. */
+int mt_source_from_registry(const char *dataset_dir, const char *name, const struct mt_columns *columns,
+                            struct mt_source *source, struct mt_error *error);
+
+void mt_source_free(struct mt_source *source); /* {0} is fine; leaves {0} */
+
+#endif

@@ -1,0 +1,70 @@
+/* Counting a dataset, for the log, `megatrain data` and the preview. */
+#include "core/data/dataset_internal.h"
+
+#include <stdint.h>
+
+void mt_dataset_count(struct mt_dataset *dataset)
+{
+    struct mt_dataset_stats *stats = &dataset->stats;
+    const struct mt_samples *samples = &dataset->samples;
+    stats->samples = samples->count;
+    stats->min_length = SIZE_MAX;
+    for (size_t i = 0; i < samples->count; i++) {
+        const struct mt_sample_range *range = &samples->ranges[i];
+        stats->tokens += range->tokens;
+        for (size_t t = 1; t < range->tokens; t++)
+            stats->target_tokens += mt_samples_learned(samples, range->first + t);
+        if (range->tokens < stats->min_length)
+            stats->min_length = range->tokens;
+        if (range->tokens > stats->max_length)
+            stats->max_length = range->tokens;
+        stats->lengths[31 - __builtin_clz(range->tokens)]++;
+        stats->val_samples += range->validation;
+    }
+    stats->train_samples = stats->samples - stats->val_samples;
+    stats->train_sequences = dataset->packs[0].num_packs;
+    stats->val_sequences = dataset->packs[1].num_packs;
+}
+
+static json_t *dropped_json(const struct mt_dataset_stats *stats)
+{
+    json_t *dropped = json_array();
+    for (int reason = 0; reason < MT_NUM_DROPS; reason++) {
+        const size_t count = stats->dropped[reason];
+        if (!count)
+            continue;
+        json_t *rows = json_array();
+        for (size_t i = 0; i < count && i < MT_DROP_ROWS; i++)
+            json_array_append_new(rows, json_integer((json_int_t)stats->dropped_rows[reason][i]));
+        json_array_append_new(dropped,
+                              json_pack("{s:s, s:I, s:o}", "reason", mt_drop_name((enum mt_drop)reason),
+                                        "count", (json_int_t)count, "rows", rows));
+    }
+    return dropped;
+}
+
+static json_t *lengths_json(const struct mt_dataset_stats *stats)
+{
+    json_t *histogram = json_array();
+    for (int bucket = 0; bucket < MT_LENGTH_BUCKETS; bucket++)
+        if (stats->lengths[bucket])
+            json_array_append_new(
+                histogram, json_pack("[I, I]", (json_int_t)1 << bucket, (json_int_t)stats->lengths[bucket]));
+    return json_pack("{s:I, s:I, s:f, s:o}", "min", (json_int_t)stats->min_length, "max",
+                     (json_int_t)stats->max_length, "mean", (double)stats->tokens / (double)stats->samples,
+                     "histogram", histogram);
+}
+
+json_t *mt_dataset_stats_json(const struct mt_dataset *dataset)
+{
+    const struct mt_dataset_stats *stats = &dataset->stats;
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:o}", "files",
+                     (json_int_t)stats->files, "skipped_files", (json_int_t)stats->skipped_files, "rows",
+                     (json_int_t)stats->rows, "samples", (json_int_t)stats->samples, "train_samples",
+                     (json_int_t)stats->train_samples, "val_samples", (json_int_t)stats->val_samples,
+                     "train_sequences", (json_int_t)stats->train_sequences, "val_sequences",
+                     (json_int_t)stats->val_sequences, "dropped", dropped_json(stats), "truncated",
+                     (json_int_t)stats->truncated, "windowed", (json_int_t)stats->windowed, "tokens",
+                     (json_int_t)stats->tokens, "target_tokens", (json_int_t)stats->target_tokens, "lengths",
+                     lengths_json(stats));
+}

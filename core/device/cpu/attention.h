@@ -1,0 +1,76 @@
+/* What the two passes of attention share: how documents are cut into blocks. */
+#ifndef MT_DEVICE_CPU_ATTENTION_H
+#define MT_DEVICE_CPU_ATTENTION_H
+
+#include "core/base/size.h"
+#include "core/device/cpu/cpu.h"
+
+/* Keys a block. */
+#define MT_ATTENTION_KEYS 128u
+/* The backward pass deals the key blocks of a document out to so many slices, each with a dq of its own. */
+#define MT_ATTENTION_SLICES 4u
+
+/* A block of queries with all query heads of one key-value head: rows (query, head) in that order. */
+struct mt_attention_block {
+    size_t query, queries;       /* in the batch */
+    size_t key, keys;            /* the document's keys, in the batch */
+    size_t position;             /* of the first query among the document's keys */
+    size_t visible, visible_end; /* keys of the document that any query of the block sees */
+};
+
+struct mt_attention_range {
+    size_t first, last; /* [first, last) of the document's keys that a query sees */
+};
+
+static inline size_t mt_attention_group(const struct mt_attention_args *a)
+{
+    return a->num_heads / a->num_kv_heads;
+}
+
+/* Queries a block: so that a block has about 192 rows whatever the number of heads that share keys. */
+static inline size_t mt_attention_queries(const struct mt_attention_args *a)
+{
+    return mt_size_min(128, mt_size_max(16, 192 / mt_attention_group(a)));
+}
+
+static inline struct mt_attention_range mt_attention_sees(const struct mt_attention_args *a, size_t position)
+{
+    const size_t first = a->window && position + 1 > a->window ? position + 1 - a->window : 0;
+    return (struct mt_attention_range){first, position + 1};
+}
+
+/* Block `index` of document `document`. */
+struct mt_attention_block mt_attention_block(const struct mt_attention_args *a, size_t document,
+                                             size_t index);
+
+/* Checks shapes and document bounds and fills in the strides; -EINVAL. */
+int mt_attention_check(struct mt_attention_args *a);
+
+/* Rows (query, head) of a [T, heads, head_dim] tensor, widened, times `scale`, into `to`
+ * [queries * group, head_dim]. */
+MT_INLINE void mt_attention_gather(float *to, const void *from, size_t stride, size_t query, size_t queries,
+                                   size_t first_col, size_t cols, float scale, bool narrow)
+{
+    for (size_t t = 0; t < queries; t++)
+        for (size_t i = 0; i < cols; i += MT_LANES)
+            mt_vf_store_part(
+                to + t * cols + i,
+                scale * mt_data_load(from, (query + t) * stride + first_col + i, cols - i, narrow), cols - i);
+}
+
+/* A block of keys or values of one head: in place when they are fp32, else widened into `room`
+ * [keys, head_dim]. */
+MT_INLINE const float *mt_attention_keys(float *room, const void *from, size_t stride, size_t key,
+                                         size_t keys, size_t first_col, size_t cols, bool narrow,
+                                         size_t *row_stride)
+{
+    if (!narrow) {
+        *row_stride = stride;
+        return (const float *)from + key * stride + first_col;
+    }
+    mt_attention_gather(room, from, stride, key, keys, first_col, cols, 1, true);
+    *row_stride = cols;
+    return room;
+}
+
+#endif
