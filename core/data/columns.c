@@ -92,8 +92,8 @@ static int read_history(const struct mt_value *history, const char *column, stru
                                 "turn %zu of the column \"%s\" is not a pair [question, answer]", number,
                                 column);
         struct mt_message *user = &messages[(*num_messages)++], *assistant = &messages[(*num_messages)++];
-        user->role = MT_ROLE_USER;
-        assistant->role = MT_ROLE_ASSISTANT;
+        user->role = MT_CHAT_USER;
+        assistant->role = MT_CHAT_ASSISTANT;
         int r = mt_value_text(question, arena, &user->text, &user->bytes, error);
         if (r == 0)
             r = mt_value_text(answer, arena, &assistant->text, &assistant->bytes, error);
@@ -125,7 +125,7 @@ static int read_conversation(const struct mt_columns *columns, const struct mt_v
     if (!messages)
         return no_memory(error);
     size_t count = 0;
-    messages[0].role = MT_ROLE_SYSTEM;
+    messages[0].role = MT_CHAT_SYSTEM;
     int r = read_cell(row, columns->system, arena, &messages[0].text, &messages[0].bytes, error);
     if (messages[0].bytes)
         count++;
@@ -135,8 +135,8 @@ static int read_conversation(const struct mt_columns *columns, const struct mt_v
         return r;
 
     struct mt_message *user = &messages[count++], *assistant = &messages[count++];
-    user->role = MT_ROLE_USER;
-    assistant->role = MT_ROLE_ASSISTANT;
+    user->role = MT_CHAT_USER;
+    assistant->role = MT_CHAT_ASSISTANT;
     r = read_cell(row, columns->prompt, arena, &user->text, &user->bytes, error);
     if (r == 0)
         r = read_cell(row, columns->query, arena, &user->input, &user->input_bytes, error);

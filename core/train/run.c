@@ -5,6 +5,7 @@
 #include "core/base/document.h"
 #include "core/base/file.h"
 #include "core/base/size.h"
+#include "core/data/from_job.h"
 #include "core/device/open.h"
 #include "core/formats/safetensors.h"
 #include "core/store/files.h"
@@ -63,19 +64,6 @@ int mt_run_open_model(struct mt_run *run, struct mt_error *error)
 
 /* --- data ---------------------------------------------------------------------------------------------- */
 
-static enum mt_overlong overlong_of(enum mt_job_overlong overlong)
-{
-    switch (overlong) {
-    case MT_JOB_OVERLONG_DROP:
-        return MT_OVERLONG_DROP;
-    case MT_JOB_OVERLONG_ERROR:
-        return MT_OVERLONG_ERROR;
-    case MT_JOB_OVERLONG_TRUNCATE:
-        break;
-    }
-    return MT_OVERLONG_TRUNCATE;
-}
-
 static enum mt_schedule_kind schedule_of(enum mt_job_lr_scheduler scheduler)
 {
     static const enum mt_schedule_kind kinds[] = {
@@ -102,27 +90,13 @@ static int open_samplers(struct mt_run *run, struct mt_error *error)
 int mt_run_open_data(struct mt_run *run, bool (*should_stop)(void *context), void *context,
                      struct mt_error *error)
 {
-    const struct mt_job_dataset *data = &run->job->dataset;
     const struct mt_job_training *training = &run->job->training;
-    struct mt_dataset_options options = {
-        .paths = data->paths,
-        .num_paths = data->num_paths,
-        .name = data->name,
-        .dataset_dir = data->dataset_dir,
-        .query_field = data->columns.prompt,
-        .response_field = data->columns.response,
-        .max_seq_len = data->max_seq_len,
-        .packing = data->packing,
-        .overlong = overlong_of(data->overlong),
-        .train_on_prompt = data->train_on_prompt || run->job->method == MT_JOB_PRETRAIN,
-        .val_size = data->val_size,
-        .seed = training->seed,
-        .tokenizer = run->tokenizer,
-        .chat = run->chat,
-        .pool = run->pool,
-        .should_stop = should_stop,
-        .context = context,
-    };
+    struct mt_dataset_options options = mt_dataset_options_from_job(run->job);
+    options.tokenizer = run->tokenizer;
+    options.chat = run->chat;
+    options.pool = run->pool;
+    options.should_stop = should_stop;
+    options.context = context;
     int result = mt_dataset_open(&options, &run->dataset, error);
     if (result == 0)
         result = open_samplers(run, error);
