@@ -57,6 +57,7 @@ CORE_LIBS   := $(call pkg_libs,jansson,-ljansson) $(call pkg_libs,yaml-0.1,-lyam
                $(call pkg_libs,openblas,-lopenblas) $(call pkg_libs,sqlite3,-lsqlite3) \
                $(call pkg_libs,libxxhash,-lxxhash) -lm
 SERVER_LIBS := $(call pkg_libs,libmicrohttpd,-lmicrohttpd) $(call pkg_libs,libsystemd,-lsystemd)
+CLI_LIBS    := $(call pkg_libs,libcurl,-lcurl)
 TEST_LIBS   := $(call pkg_libs,cmocka,-lcmocka)
 
 # --- sources -------------------------------------------------------------------------------------------------
@@ -238,7 +239,7 @@ $(BUILD)/megatrain-worker: $(BUILD)/obj/daemon/worker/main.o $(worker_archive) $
 	$(quiet)$(link) $(CORE_LIBS) -ldl
 $(BUILD)/megatrain: $(BUILD)/obj/daemon/cli/main.o $(cli_archive) $(core_archive)
 	$(say) LINK $@
-	$(quiet)$(link) $(CORE_LIBS) -ldl
+	$(quiet)$(link) $(CLI_LIBS) $(CORE_LIBS) -ldl
 
 # Unit tests of api/ and the daemon's folders get that program's archive too.
 $(filter $(BUILD)/tests/unit/api/% $(BUILD)/tests/unit/megatraind/%,$(unit_programs)): $(server_archive)
@@ -250,7 +251,7 @@ support_of = $(call objects,$(filter-out $(dir $(1))test_%,$(wildcard $(dir $(1)
 $(unit_programs): $(BUILD)/%: $(BUILD)/obj/%.o $$(call support_of,$$*) $(core_archive)
 	$(say) LINK $@
 	@mkdir -p $(@D)
-	$(quiet)$(link) $(TEST_LIBS) $(SERVER_LIBS) $(CORE_LIBS) -ldl
+	$(quiet)$(link) $(TEST_LIBS) $(SERVER_LIBS) $(CLI_LIBS) $(CORE_LIBS) -ldl
 # The API in front of a pretended daemon.
 $(filter $(BUILD)/tests/e2e/api_%,$(helper_programs)): $(server_archive)
 $(helper_programs) $(bench_programs): $(BUILD)/%: $(BUILD)/obj/%.o $(core_archive)

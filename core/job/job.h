@@ -233,6 +233,10 @@ int mt_job_set(json_t *document, const char *assignment, struct mt_error *error)
 /* `--data-path PATH`: dataset.path instead of whatever data the document names. */
 int mt_job_set_data_path(json_t *document, const char *path, struct mt_error *error);
 
+/* Makes the paths of a document absolute against the current directory, before it is sent to a daemon that
+ * would take them relative to folders of its own. What is no path is left for the daemon to refuse. */
+int mt_job_make_absolute(json_t *document, struct mt_error *error);
+
 /* Folder of the Hugging Face hub cache of this user, from HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME or HOME;
  * malloc'd, NULL when none is set. */
 char *mt_job_hub_cache(void);

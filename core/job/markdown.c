@@ -124,7 +124,7 @@ static void write_key(FILE *out, const struct mt_job_key *key)
     write_default(out, key);
     fprintf(out, " | %s", key->help);
     if (key->flags & MT_KEY_NOTED)
-        fprintf(out, " So far: %s.", key->note);
+        fprintf(out, " Note: %s.", key->note);
     fputs(" |\n", out);
 }
 
@@ -208,7 +208,8 @@ char *mt_job_markdown(void)
     write_block(out, "");
     for (size_t i = 0; i < mt_job_num_keys; i++) {
         const struct mt_job_key *key = &mt_job_keys[i];
-        if (key->type != MT_KEY_BLOCK || !mt_job_key_in_block(key->pointer, ""))
+        if (key->type != MT_KEY_BLOCK || (key->flags & (MT_KEY_LATER | MT_KEY_NO_EFFECT)) ||
+            !mt_job_key_in_block(key->pointer, ""))
             continue;
         fprintf(out, "\n## `%s`\n\n%s\n", mt_job_key_name(key->pointer), key->help);
         write_block(out, key->pointer);

@@ -2,10 +2,12 @@
  * command line wins: what contradicts the setting leaves the document. */
 #include "core/base/cleanup.h"
 #include "core/job/job.h"
-#include "core/job/table.h"
+#include "core/job/path.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_KEY_BYTES 256
 
@@ -118,4 +120,49 @@ int mt_job_set_data_path(json_t *document, const char *path, struct mt_error *er
     if (!value)
         return mt_error_set(error, -EINVAL, MT_REASON_USAGE, "--data-path is not valid UTF-8");
     return set_value(document, "/dataset/path", value, error);
+}
+
+static json_t *absolute_text(struct mt_arena *arena, const json_t *value)
+{
+    const char *text = json_string_value(value);
+    const char *path = text && *text ? mt_path_absolute(arena, NULL, text, false) : NULL;
+    return path ? json_string(path) : json_incref((json_t *)(uintptr_t)value);
+}
+
+static json_t *absolute_value(struct mt_arena *arena, const json_t *value)
+{
+    if (!json_is_array(value))
+        return absolute_text(arena, value);
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < json_array_size(value); i++)
+        json_array_append_new(list, absolute_text(arena, json_array_get(value, i)));
+    return list;
+}
+
+int mt_job_make_absolute(json_t *document, struct mt_error *error)
+{
+    struct mt_arena *arena = mt_arena_new();
+    int result = arena ? 0 : -ENOMEM;
+    for (size_t i = 0; result == 0 && i < mt_job_num_keys; i++) {
+        const struct mt_job_key *key = &mt_job_keys[i];
+        json_t *block = key->type == MT_KEY_PATH || key->type == MT_KEY_PATHS
+                            ? find_block(document, key->pointer, false)
+                            : NULL;
+        const char *name = mt_job_key_name(key->pointer);
+        const json_t *value = json_object_get(block, name);
+        bool word = strcmp(key->pointer, "/model/tokenizer") == 0 && json_is_string(value) &&
+                    strcmp(json_string_value(value), "bytes") == 0;
+        if (value && !word && json_object_set_new(block, name, absolute_value(arena, value)) < 0)
+            result = -ENOMEM;
+    }
+    /* A data set is named in a folder that has a default of its own here. */
+    json_t *dataset = json_object_get(document, "dataset");
+    if (result == 0 && json_object_get(dataset, "name") && !json_object_get(dataset, "dataset_dir") &&
+        access("data/dataset_info.json", F_OK) == 0) {
+        const char *folder = mt_path_absolute(arena, NULL, "data", false);
+        if (!folder || json_object_set_new(dataset, "dataset_dir", json_string(folder)) < 0)
+            result = -ENOMEM;
+    }
+    mt_arena_free(arena);
+    return result == 0 ? 0 : mt_error_set(error, result, MT_REASON_OUT_OF_MEMORY, "out of memory");
 }

@@ -202,7 +202,7 @@ const struct mt_job_key mt_job_keys[] = {
            RANGE(0, MAX_VOCABULARY), DEFAULT_TEXT("the tokenizer's")),
     CONFIG("pad_token_id", MT_KEY_TOKEN_IDS, "Id that fills batches in other programs; MegaTrain never pads.",
            FLAGS(MT_KEY_CONFIG), RANGE(0, MAX_VOCABULARY), DEFAULT_TEXT("the tokenizer's")),
-    CONFIG("attention_dropout", MT_KEY_NUMBER, "Kept in config.json; dropout is not applied.",
+    CONFIG("attention_dropout", MT_KEY_NUMBER, "Kept in config.json for other programs.",
            FLAGS(MT_KEY_CONFIG | MT_KEY_BELOW | MT_KEY_NOTED), RANGE(0, 1), DEFAULT_TEXT("0"),
            NOTE("dropout is not applied")),
     CONFIG("use_cache", MT_KEY_BOOL, "Kept in config.json for other programs.", FLAGS(MT_KEY_CONFIG),

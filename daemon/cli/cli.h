@@ -1,0 +1,59 @@
+/* What the subcommands of `megatrain` share. Each one is a function int mt_cli_<name>(argc, argv), argv[0]
+ * the subcommand's name, that returns the exit code; main.c has the table of them. */
+#ifndef MT_CLI_CLI_H
+#define MT_CLI_CLI_H
+
+#include "core/base/document.h"
+#include "core/base/error.h"
+#include "core/job/job.h"
+
+#include <getopt.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Exit codes beside those of mt_reason_exit_code (64 usage, 65 data or model, 70 failed, 74 I/O, 75 stopped
+ * and resumable, 78 bad job document). */
+#define MT_EXIT_CONFLICT 1     /* the job's state forbids the action; watch: the job was cancelled */
+#define MT_EXIT_NOT_FOUND 66   /* no such job */
+#define MT_EXIT_UNAVAILABLE 69 /* the daemon does not answer */
+#define MT_EXIT_DENIED 77      /* the daemon wants another token */
+
+/* "megatrain: ..." on standard error. */
+void mt_cli_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Complains with the error's sentence; returns its exit code. */
+int mt_cli_fail(const struct mt_error *error);
+/* Complains, points to --help; returns 64. */
+int mt_cli_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* getopt_long with messages of the same form as all others: the option's letter, -1 at the end, '?' after a
+ * complaint. `options` ends with zeros; "help" is recognised by itself: 'h'. */
+int mt_cli_option(int argc, char **argv, const char *letters, const struct option *options);
+/* A whole number in [minimum, maximum]; false after a complaint. */
+bool mt_cli_number(const char *option, const char *text, long minimum, long maximum, long *number);
+
+/* The job document of a command line: a file (NULL: an empty document), then each --set in turn and
+ * --data-path.
+ * `*lines` (may come back NULL) are the file's. Returns 0 or, after a complaint, the exit code. */
+struct mt_cli_document {
+    const char *file;
+    const char *const *sets;
+    size_t num_sets;
+    const char *data_path; /* or NULL */
+};
+int mt_cli_read_document(const struct mt_cli_document *from, json_t **document, struct mt_lines **lines);
+/* "contracts" for "jobs/contracts.yaml", with what a name may not hold replaced; malloc'd or NULL. */
+char *mt_cli_name_of_file(const char *file);
+/* All errors of a document, one a line with file and line, and the suggestion; returns the exit code. */
+int mt_cli_complain_about_job(const char *file, const struct mt_job_errors *errors);
+
+int mt_cli_schema(int argc, char **argv);
+int mt_cli_submit(int argc, char **argv);
+int mt_cli_jobs(int argc, char **argv);
+int mt_cli_show(int argc, char **argv);
+int mt_cli_watch(int argc, char **argv);
+int mt_cli_logs(int argc, char **argv);
+int mt_cli_cancel(int argc, char **argv);
+int mt_cli_pause(int argc, char **argv);
+int mt_cli_resume(int argc, char **argv);
+
+#endif

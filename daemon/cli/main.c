@@ -1,0 +1,106 @@
+/* `megatrain`: the command line. Works alone, or as the daemon's client. */
+#include "core/base/version.h"
+#include "daemon/cli/cli.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+    bool client; /* talks to the daemon */
+} commands[] = {
+    {"schema", mt_cli_schema, "print what a job document may hold, as JSON Schema or Markdown", false},
+    {"submit", mt_cli_submit, "give a job to the daemon", true},
+    {"jobs", mt_cli_jobs, "list jobs", true},
+    {"show", mt_cli_show, "show one job", true},
+    {"watch", mt_cli_watch, "follow a job to its end; exit code for CI", true},
+    {"logs", mt_cli_logs, "print a job's log", true},
+    {"pause", mt_cli_pause, "save a checkpoint and free the device", true},
+    {"resume", mt_cli_resume, "go on with a paused or failed job", true},
+    {"cancel", mt_cli_cancel, "end a job for good", true},
+};
+
+#define NUM_COMMANDS (sizeof commands / sizeof *commands)
+
+static void print_commands(bool client)
+{
+    for (size_t i = 0; i < NUM_COMMANDS; i++) {
+        if (commands[i].client == client)
+            printf("  %-10s %s\n", commands[i].name, commands[i].help);
+    }
+}
+
+static void print_help(void)
+{
+    puts("Usage: megatrain COMMAND [ARGUMENTS]\n"
+         "\n"
+         "Trains large language models at full precision on one machine.\n"
+         "\n"
+         "On its own:");
+    print_commands(false);
+    puts("\nWith the daemon, megatraind (MEGATRAIN_URL, http://127.0.0.1:8642 without; MEGATRAIN_TOKEN):");
+    print_commands(true);
+    puts("\nmegatrain COMMAND --help tells more, with examples. A first job:\n"
+         "\n"
+         "  cat > job.yaml <<END\n"
+         "  model: {architecture: llama, hidden_size: 256, num_layers: 4, num_attention_heads: 4}\n"
+         "  dataset: {path: texts, max_seq_len: 256}\n"
+         "  training: {max_steps: 200, learning_rate: 1e-3}\n"
+         "  END\n"
+         "  megatrain submit job.yaml --wait\n"
+         "\n"
+         "Exit codes: 0 done, 64 wrong usage, 65 bad data or model, 69 no daemon, 70 failed, 74 I/O error,\n"
+         "75 stopped and resumable, 78 bad job document.");
+}
+
+static const struct command *find_command(const char *name)
+{
+    for (size_t i = 0; i < NUM_COMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    }
+    return NULL;
+}
+
+static int unknown_command(const char *name)
+{
+    const char *nearest = NULL;
+    size_t best = 3;
+    for (size_t i = 0; i < NUM_COMMANDS; i++) {
+        size_t distance = mt_text_distance(name, commands[i].name, 2);
+        if (distance < best) {
+            best = distance;
+            nearest = commands[i].name;
+        }
+    }
+    if (nearest)
+        mt_cli_complain("unknown command \"%s\"; did you mean \"%s\"?", name, nearest);
+    else
+        mt_cli_complain("unknown command \"%s\"; megatrain --help lists them", name);
+    return 64;
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : NULL;
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like any other */
+    if (!name) {
+        print_help();
+        return 64;
+    }
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0)
+        return puts("megatrain " MT_VERSION), 0;
+    if (strcmp(name, "help") == 0 && argc > 2) {
+        static char option[] = "--help";
+        char *help[] = {argv[2], option, NULL};
+        const struct command *asked = find_command(argv[2]);
+        return asked ? asked->run(2, help) : unknown_command(argv[2]);
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
+        return print_help(), 0;
+    const struct command *command = find_command(name);
+    return command ? command->run(argc - 1, argv + 1) : unknown_command(name);
+}
