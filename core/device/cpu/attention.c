@@ -33,10 +33,22 @@ struct mt_attention_block mt_attention_block(const struct mt_attention_args *a, 
     return block;
 }
 
-int mt_attention_check(struct mt_attention_args *a)
+int mt_attention_check(struct mt_stream *stream, const char *operation, struct mt_attention_args *a)
 {
-    if (!mt_cpu_data_dtype(a->dtype) || !a->head_dim || !a->num_kv_heads || a->num_heads % a->num_kv_heads ||
-        !a->num_heads || !a->document_starts || a->document_starts[0] != 0)
+    const size_t starts_bytes = (a->num_documents + 1) * sizeof(int32_t);
+    const struct mt_cpu_operand starts[] = {
+        {.name = "document_starts", .address = a->document_starts, .bytes = starts_bytes, .host = true},
+        {.name = "key_starts",
+         .address = a->key_starts,
+         .bytes = starts_bytes,
+         .host = true,
+         .optional = true},
+    };
+    const int code = mt_cpu_check_operands(stream, operation, starts, 2);
+    if (code)
+        return code;
+    if (!mt_cpu_data_dtype(a->dtype) || !a->head_dim || !a->num_kv_heads || !a->num_heads ||
+        a->num_heads % a->num_kv_heads || a->document_starts[0] != 0)
         return -EINVAL;
     if (!a->key_starts)
         a->key_starts = a->document_starts;
@@ -202,22 +214,20 @@ int mt_cpu_attention(struct mt_stream *stream, const struct mt_attention_args *a
     struct mt_attention_args a = *args;
     if (!a.num_documents)
         return 0;
-    if (mt_attention_check(&a))
-        return -EINVAL;
+    const int code = mt_attention_check(stream, "attention", &a);
+    if (code)
+        return code;
     const size_t tokens = (size_t)a.document_starts[a.num_documents];
     const size_t all_keys = (size_t)a.key_starts[a.num_documents];
     if (!tokens)
         return 0;
     const size_t q_cols = a.num_heads * a.head_dim, k_cols = a.num_kv_heads * a.head_dim;
-    const size_t starts_bytes = (a.num_documents + 1) * sizeof(int32_t);
     const struct mt_cpu_operand operands[] = {
         {.name = "q", .address = a.q, .bytes = mt_cpu_span(tokens, q_cols, a.q_stride, a.dtype)},
         {.name = "k", .address = a.k, .bytes = mt_cpu_span(all_keys, k_cols, a.k_stride, a.dtype)},
         {.name = "v", .address = a.v, .bytes = mt_cpu_span(all_keys, k_cols, a.v_stride, a.dtype)},
         {.name = "out", .address = a.out, .bytes = tokens * q_cols * mt_dtype_bytes(a.dtype)},
         {.name = "lse", .address = a.lse, .bytes = tokens * a.num_heads * sizeof(float), .optional = true},
-        {.name = "document_starts", .address = a.document_starts, .bytes = starts_bytes, .host = true},
-        {.name = "key_starts", .address = a.key_starts, .bytes = starts_bytes, .host = true},
     };
-    return mt_cpu_submit(stream, "attention", run_forward, &a, sizeof a, operands, 7);
+    return mt_cpu_submit(stream, "attention", run_forward, &a, sizeof a, operands, 5);
 }

@@ -43,8 +43,8 @@ static inline struct mt_attention_range mt_attention_sees(const struct mt_attent
 struct mt_attention_block mt_attention_block(const struct mt_attention_args *a, size_t document,
                                              size_t index);
 
-/* Checks shapes and document bounds and fills in the strides; -EINVAL. */
-int mt_attention_check(struct mt_attention_args *a);
+/* Checks shapes and document bounds (which must be host memory) and fills in the strides; -EINVAL, -EIO. */
+int mt_attention_check(struct mt_stream *stream, const char *operation, struct mt_attention_args *a);
 
 /* Rows (query, head) of a [T, heads, head_dim] tensor, widened, times `scale`, into `to`
  * [queries * group, head_dim]. */

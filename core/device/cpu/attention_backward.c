@@ -281,8 +281,9 @@ int mt_cpu_attention_backward(struct mt_stream *stream, const struct mt_attentio
     struct mt_attention_args *a = &b.forward;
     if (!a->num_documents)
         return 0;
-    if (mt_attention_check(a))
-        return -EINVAL;
+    const int code = mt_attention_check(stream, "attention_backward", a);
+    if (code)
+        return code;
     const size_t q_cols = a->num_heads * a->head_dim, k_cols = a->num_kv_heads * a->head_dim;
     b.dq_stride = b.dq_stride ? b.dq_stride : q_cols;
     b.dk_stride = b.dk_stride ? b.dk_stride : k_cols;
@@ -297,14 +298,13 @@ int mt_cpu_attention_backward(struct mt_stream *stream, const struct mt_attentio
         return -EINVAL;
     if (!tokens)
         return 0;
-    const size_t element = mt_dtype_bytes(a->dtype), starts_bytes = (a->num_documents + 1) * sizeof(int32_t);
+    const size_t element = mt_dtype_bytes(a->dtype);
     const struct mt_cpu_operand operands[] = {
         {.name = "q", .address = a->q, .bytes = mt_cpu_span(tokens, q_cols, a->q_stride, a->dtype)},
         {.name = "k", .address = a->k, .bytes = mt_cpu_span(keys, k_cols, a->k_stride, a->dtype)},
         {.name = "v", .address = a->v, .bytes = mt_cpu_span(keys, k_cols, a->v_stride, a->dtype)},
         {.name = "out", .address = a->out, .bytes = tokens * q_cols * element},
         {.name = "lse", .address = a->lse, .bytes = tokens * a->num_heads * sizeof(float)},
-        {.name = "document_starts", .address = a->document_starts, .bytes = starts_bytes, .host = true},
         {.name = "workspace",
          .address = a->workspace,
          .bytes = slices_of(a) > 1 ? mt_cpu_attention_workspace_bytes(NULL, a, true) : 0},
@@ -313,5 +313,5 @@ int mt_cpu_attention_backward(struct mt_stream *stream, const struct mt_attentio
         {.name = "dk", .address = b.dk, .bytes = mt_cpu_span(keys, k_cols, b.dk_stride, a->dtype)},
         {.name = "dv", .address = b.dv, .bytes = mt_cpu_span(keys, k_cols, b.dv_stride, a->dtype)},
     };
-    return mt_cpu_submit(stream, "attention_backward", run_backward, &b, sizeof b, operands, 11);
+    return mt_cpu_submit(stream, "attention_backward", run_backward, &b, sizeof b, operands, 10);
 }

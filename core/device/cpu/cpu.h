@@ -74,6 +74,10 @@ struct mt_cpu_device *mt_cpu_stream_device(struct mt_stream *stream);
 int mt_cpu_submit(struct mt_stream *stream, const char *operation, mt_cpu_run_function *run, const void *args,
                   size_t args_bytes, const struct mt_cpu_operand *operands, size_t num_operands);
 
+/* The check alone, for host memory that the checking function itself reads. */
+int mt_cpu_check_operands(struct mt_stream *stream, const char *operation,
+                          const struct mt_cpu_operand *operands, size_t num_operands);
+
 /* From a running function: all tasks, on the pool; returns when they are done. */
 void mt_cpu_parallel(struct mt_stream *stream, size_t num_tasks, void (*function)(void *context, size_t task),
                      void *context);

@@ -258,21 +258,28 @@ static int check_operand(struct mt_cpu_device *device, const char *operation,
     return -EIO;
 }
 
-int mt_cpu_submit(struct mt_stream *stream, const char *operation, mt_cpu_run_function *run, const void *args,
-                  size_t args_bytes, const struct mt_cpu_operand *operands, size_t num_operands)
+int mt_cpu_check_operands(struct mt_stream *stream, const char *operation,
+                          const struct mt_cpu_operand *operands, size_t num_operands)
 {
-    struct mt_cpu_device *device = stream->device;
-    if (mt_cpu_failed(device))
+    if (mt_cpu_failed(stream->device))
         return -EIO;
-    if (args_bytes > ENTRY_ARGS_BYTES)
-        return -E2BIG;
     for (size_t i = 0; i < num_operands; i++) {
-        const int code = check_operand(device, operation, &operands[i]);
+        const int code = check_operand(stream->device, operation, &operands[i]);
         if (code)
             return code;
     }
-    push(stream, operation, run, false, args, args_bytes);
     return 0;
+}
+
+int mt_cpu_submit(struct mt_stream *stream, const char *operation, mt_cpu_run_function *run, const void *args,
+                  size_t args_bytes, const struct mt_cpu_operand *operands, size_t num_operands)
+{
+    if (args_bytes > ENTRY_ARGS_BYTES)
+        return -E2BIG;
+    const int code = mt_cpu_check_operands(stream, operation, operands, num_operands);
+    if (!code)
+        push(stream, operation, run, false, args, args_bytes);
+    return code;
 }
 
 struct host_call {

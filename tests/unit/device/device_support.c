@@ -140,7 +140,7 @@ void expect_close_at(struct tensor *got, const double *want, double tolerance, c
                      const char *file, int line)
 {
     tensor_pull(got);
-    double largest = 1e-3, worst = 0;
+    double largest = 0.05, worst = 0;
     size_t where = 0;
     for (size_t i = 0; i < got->count; i++) {
         largest = fmax(largest, fabs(want[i]));

@@ -46,7 +46,7 @@ void tensor_free(struct tensor *tensor);
 unsigned char *tensor_bytes(struct tensor *tensor);
 
 /* Largest difference of `got` (pulled) from `want`, relative to the largest value of `want` (at least
- * `floor`), must be below `tolerance`. */
+ * 0.05), must be below `tolerance`. */
 void expect_close_at(struct tensor *got, const double *want, double tolerance, const char *what,
                      const char *file, int line);
 #define expect_close(got, want, tolerance) expect_close_at(got, want, tolerance, #got, __FILE__, __LINE__)

@@ -1,0 +1,228 @@
+/* Cross entropy, whole and in tiles of the vocabulary, against fp64 and finite differences. */
+#include "tests/unit/device/device_support.h"
+
+struct problem {
+    size_t rows, vocab;
+    const int32_t *labels;
+    double *logits, scale, *losses, *lse;
+};
+
+static double loss(void *context)
+{
+    struct problem *p = context;
+    double total = 0;
+    for (size_t row = 0; row < p->rows; row++) {
+        const double *logits = p->logits + row * p->vocab;
+        double max = -INFINITY, sum = 0;
+        for (size_t i = 0; i < p->vocab; i++)
+            max = fmax(max, logits[i]);
+        for (size_t i = 0; i < p->vocab; i++)
+            sum += exp(logits[i] - max);
+        p->lse[row] = max + log(sum);
+        p->losses[row] = p->labels[row] == MT_LABEL_IGNORED ? 0 : p->lse[row] - logits[p->labels[row]];
+        total += p->losses[row];
+    }
+    return total * p->scale;
+}
+
+/* Runs the operations over tiles of `tile` columns; logits of a tile are dense, as its product leaves them.
+ */
+static void check_tiled(struct rig *rig, enum mt_dtype dtype, size_t rows, size_t vocab, size_t tile,
+                        bool accumulate, double spread)
+{
+    int32_t *labels = calloc(rows, sizeof *labels);
+    for (size_t row = 0; row < rows; row++)
+        labels[row] = row % 5 == 3 ? MT_LABEL_IGNORED : (int32_t)(row * 7 % vocab);
+    struct tensor label = tensor_ints(rig, labels, rows);
+    struct tensor all = tensor_random(rig, dtype, rows * vocab, spread, 1);
+    struct tensor max = tensor_empty(rig, MT_F32, rows), sum = tensor_empty(rig, MT_F32, rows);
+    struct tensor target = tensor_empty(rig, MT_F32, rows), lse = tensor_empty(rig, MT_F32, rows);
+    struct tensor losses = tensor_empty(rig, MT_F32, rows), total = tensor_random(rig, MT_F64, 1, 1, 2);
+    const double before = accumulate ? total.v[0] : 0;
+    const size_t tiles = (vocab + tile - 1) / tile;
+    struct tensor *parts = calloc(tiles, sizeof *parts);
+    for (size_t n = 0; n < tiles; n++) {
+        const size_t first = n * tile, cols = vocab - first < tile ? vocab - first : tile;
+        parts[n] = tensor_empty(rig, dtype, rows * cols);
+        for (size_t row = 0; row < rows; row++)
+            memcpy(parts[n].v + row * cols, all.v + row * vocab + first, cols * sizeof(double));
+        tensor_push(&parts[n]);
+        assert_int_equal(rig->api->cross_entropy_statistics(
+                             rig->stream, &(struct mt_cross_entropy_statistics_args){.logits = parts[n].at,
+                                                                                     .labels = label.at,
+                                                                                     .max = max.at,
+                                                                                     .sum = sum.at,
+                                                                                     .target = target.at,
+                                                                                     .rows = rows,
+                                                                                     .cols = cols,
+                                                                                     .vocab_offset = first,
+                                                                                     .first = n == 0,
+                                                                                     .dtype = dtype}),
+                         0);
+    }
+    assert_int_equal(rig->api->cross_entropy_finish(
+                         rig->stream, &(struct mt_cross_entropy_finish_args){.max = max.at,
+                                                                             .sum = sum.at,
+                                                                             .target = target.at,
+                                                                             .labels = label.at,
+                                                                             .lse = lse.at,
+                                                                             .losses = losses.at,
+                                                                             .loss_sum = total.at,
+                                                                             .rows = rows,
+                                                                             .accumulate = accumulate}),
+                     0);
+    double *want_losses = calloc(rows, sizeof(double)), *want_lse = calloc(rows, sizeof(double));
+    struct problem p = {rows, vocab, labels, all.v, 1, want_losses, want_lse};
+    const double want_total = before + loss(&p);
+    expect_close(&lse, want_lse, 1e-6);
+    expect_close(&losses, want_losses, 1e-6);
+    expect_close(&total, &want_total, 1e-6);
+    p.scale = 0.37;
+    double *gradient = finite_differences(loss, &p, all.v, all.count);
+    for (size_t n = 0; n < tiles; n++) {
+        const size_t first = n * tile, cols = vocab - first < tile ? vocab - first : tile;
+        assert_int_equal(rig->api->cross_entropy_backward(
+                             rig->stream, &(struct mt_cross_entropy_backward_args){.logits = parts[n].at,
+                                                                                   .labels = label.at,
+                                                                                   .lse = lse.at,
+                                                                                   .rows = rows,
+                                                                                   .cols = cols,
+                                                                                   .vocab_offset = first,
+                                                                                   .grad_scale = 0.37f,
+                                                                                   .dtype = dtype}),
+                         0);
+        double *want = calloc(rows * cols, sizeof *want);
+        for (size_t row = 0; row < rows; row++)
+            memcpy(want + row * cols, gradient + row * vocab + first, cols * sizeof *want);
+        expect_close(&parts[n], want, tolerance_of(dtype));
+        for (size_t row = 0; row < rows; row++) /* nothing at all, not even a little, where it is ignored */
+            for (size_t i = 0; labels[row] == MT_LABEL_IGNORED && i < cols; i++)
+                assert_true(parts[n].v[row * cols + i] == 0);
+        free(want);
+        tensor_free(&parts[n]);
+    }
+    free(gradient);
+    free(want_losses);
+    free(want_lse);
+    free(parts);
+    free(labels);
+    struct tensor *every[] = {&label, &all, &max, &sum, &target, &lse, &losses, &total};
+    for (size_t i = 0; i < sizeof every / sizeof *every; i++)
+        tensor_free(every[i]);
+}
+
+static void shapes(struct rig *rig, enum mt_dtype dtype)
+{
+    static const size_t cases[][3] = {{1, 1, 1},   {1, 100, 100}, {17, 37, 37},
+                                      {17, 37, 8}, {17, 37, 5},   {6, 211, 64}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int accumulate = 0; accumulate < 2; accumulate++)
+            check_tiled(rig, dtype, cases[i][0], cases[i][1], cases[i][2], accumulate, 3);
+    check_tiled(rig, dtype, 5, 60, 16, false, 60); /* far apart: e^x alone would overflow */
+}
+
+static void whole_and_tiled_agree_with_fp64_and_finite_differences(void **state)
+{
+    (void)state;
+    on_every_device(shapes);
+}
+
+static void what_is_not_finite_shows_in_the_loss(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open("cpu", 1);
+    const float bad[] = {NAN, INFINITY};
+    for (size_t n = 0; n < 2; n++)
+        for (size_t where = 0; where < 20; where++) {
+            float logits[20] = {0}, max, sum, target, lse, one;
+            const int32_t label = 3;
+            double total;
+            logits[where] = bad[n];
+            rig.api->cross_entropy_statistics(rig.stream,
+                                              &(struct mt_cross_entropy_statistics_args){.logits = logits,
+                                                                                         .labels = &label,
+                                                                                         .max = &max,
+                                                                                         .sum = &sum,
+                                                                                         .target = &target,
+                                                                                         .rows = 1,
+                                                                                         .cols = 20,
+                                                                                         .first = true});
+            rig.api->cross_entropy_finish(rig.stream,
+                                          &(struct mt_cross_entropy_finish_args){.max = &max,
+                                                                                 .sum = &sum,
+                                                                                 .target = &target,
+                                                                                 .labels = &label,
+                                                                                 .lse = &lse,
+                                                                                 .losses = &one,
+                                                                                 .loss_sum = &total,
+                                                                                 .rows = 1});
+            rig_wait(&rig);
+            assert_true(isnan(total) || isinf(total));
+        }
+    rig_close(&rig);
+}
+
+static void a_label_that_is_no_token_fails_the_device(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open("cpu", 1);
+    float logits[4] = {0}, max, sum, target;
+    const int32_t label = -1;
+    rig.api->cross_entropy_statistics(rig.stream,
+                                      &(struct mt_cross_entropy_statistics_args){.logits = logits,
+                                                                                 .labels = &label,
+                                                                                 .max = &max,
+                                                                                 .sum = &sum,
+                                                                                 .target = &target,
+                                                                                 .rows = 1,
+                                                                                 .cols = 4,
+                                                                                 .first = true});
+    struct mt_error error;
+    assert_int_equal(rig.api->stream_synchronize(rig.stream, &error), -EIO);
+    mt_assert_mentions(error.message, "label -1");
+    rig_close(&rig);
+}
+
+static unsigned char *bits(struct rig *rig, size_t *bytes)
+{
+    enum { ROWS = 77, VOCAB = 333 };
+    int32_t labels[ROWS];
+    for (int row = 0; row < ROWS; row++)
+        labels[row] = row;
+    struct tensor label = tensor_ints(rig, labels, ROWS),
+                  logits = tensor_random(rig, MT_F32, ROWS * VOCAB, 3, 1);
+    struct tensor stats = tensor_empty(rig, MT_F32, 3 * ROWS);
+    float *s = stats.at;
+    rig->api->cross_entropy_statistics(rig->stream,
+                                       &(struct mt_cross_entropy_statistics_args){.logits = logits.at,
+                                                                                  .labels = label.at,
+                                                                                  .max = s,
+                                                                                  .sum = s + ROWS,
+                                                                                  .target = s + 2 * ROWS,
+                                                                                  .rows = ROWS,
+                                                                                  .cols = VOCAB,
+                                                                                  .first = true});
+    unsigned char *result = tensor_bytes(&stats);
+    *bytes = stats.count * sizeof(float);
+    tensor_free(&label);
+    tensor_free(&logits);
+    tensor_free(&stats);
+    return result;
+}
+
+static void bits_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    same_bits_for_any_threads(bits);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_and_tiled_agree_with_fp64_and_finite_differences),
+        cmocka_unit_test(what_is_not_finite_shows_in_the_loss),
+        cmocka_unit_test(a_label_that_is_no_token_fails_the_device),
+        cmocka_unit_test(bits_do_not_depend_on_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
