@@ -51,19 +51,14 @@ static int no_memory(struct mt_error *error)
 /* --- tokenising, in parallel -------------------------------------------------------------------------------
  */
 
-/* A document: begin token, text, end token. A text that brings its own begin token gets no second one. */
+/* A document: begin token, text, end token. */
 static int encode_document(const struct mt_tokenizer *tokenizer, struct job *job)
 {
-    const size_t first = job->ids.count;
     int r = mt_tokenizer_encode(tokenizer, job->row.text, job->row.bytes, true, &job->ids, &job->error);
     if (r < 0)
         return r;
-    int32_t *ids = job->ids.data + first;
-    const int32_t begin = mt_tokenizer_begin(tokenizer), end = mt_tokenizer_end(tokenizer);
-    if (begin != MT_TOKEN_NONE && job->ids.count - first >= 2 && ids[0] == begin && ids[1] == begin) {
-        job->ids.count--;
-        memmove(ids, ids + 1, (job->ids.count - first) * sizeof *ids);
-    }
+    mt_tokenizer_single_begin(tokenizer, &job->ids, 0);
+    const int32_t end = mt_tokenizer_end(tokenizer);
     const bool ended = job->ids.count && job->ids.data[job->ids.count - 1] == end;
     if (end != MT_TOKEN_NONE && !ended && mt_ids_push(&job->ids, end) < 0)
         return no_memory(&job->error);

@@ -123,8 +123,11 @@ int mt_chat_encode(const struct mt_chat *chat, const struct mt_tokenizer *tokeni
     const size_t base = learned ? ids->count - learned->count : 0;
     for (size_t i = 0; r == 0 && i < rendering.num_parts; i++) {
         const struct mt_chat_part *part = &rendering.parts[i];
+        const size_t first = ids->count;
         r = mt_tokenizer_encode(tokenizer, rendering.text.data + part->offset, part->bytes, i == 0, ids,
                                 error);
+        if (i == 0)
+            mt_tokenizer_single_begin(tokenizer, ids, first);
         const int32_t end = mt_tokenizer_end(tokenizer);
         if (r == 0 && part->end && end != MT_TOKEN_NONE && mt_ids_push(ids, end) < 0)
             r = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a prompt");

@@ -125,6 +125,16 @@ int mt_tokenizer_encode(const struct mt_tokenizer *tokenizer, const char *text, 
     return tokenizer->ops->encode(tokenizer, text, bytes, add_special, ids, error);
 }
 
+void mt_tokenizer_single_begin(const struct mt_tokenizer *tokenizer, struct mt_ids *ids, size_t first)
+{
+    const int32_t begin = tokenizer->begin;
+    if (begin == MT_TOKEN_NONE || ids->count < first + 2 || ids->data[first] != begin ||
+        ids->data[first + 1] != begin)
+        return;
+    ids->count--;
+    memmove(ids->data + first, ids->data + first + 1, (ids->count - first) * sizeof *ids->data);
+}
+
 int mt_tokenizer_decode(const struct mt_tokenizer *tokenizer, const int32_t *ids, size_t count,
                         bool skip_special, struct mt_text *text, struct mt_error *error)
 {

@@ -57,6 +57,10 @@ const char *mt_tokenizer_fingerprint(const struct mt_tokenizer *tokenizer);
 int mt_tokenizer_encode(const struct mt_tokenizer *tokenizer, const char *text, size_t bytes,
                         bool add_special, struct mt_ids *ids, struct mt_error *error);
 
+/* A text that brings its own begin token (written out, or by its template) gets no second one: of two at
+ * `first`, one is taken away. */
+void mt_tokenizer_single_begin(const struct mt_tokenizer *tokenizer, struct mt_ids *ids, size_t first);
+
 /* Appends the bytes that the ids stand for (not checked for UTF-8: a token may be part of a character).
  * Special tokens are left out with `skip_special`. Ids outside the vocabulary stand for nothing. */
 int mt_tokenizer_decode(const struct mt_tokenizer *tokenizer, const int32_t *ids, size_t count,
