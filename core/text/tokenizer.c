@@ -5,20 +5,11 @@
 #include "core/base/document.h"
 #include "core/base/file.h"
 #include "core/text/bytes.h"
-#include "core/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_TOKENIZER_BYTES ((size_t)256 << 20)
-
-struct mt_decoder {
-    const struct mt_tokenizer *tokenizer;
-    bool skip_special;
-    size_t position;
-    struct mt_text pending; /* bytes not handed out yet: less than a character between calls */
-    struct mt_text piece;   /* what the last call handed out */
-};
 
 static int out_of_memory(struct mt_error *error)
 {
@@ -142,69 +133,4 @@ int mt_tokenizer_decode(const struct mt_tokenizer *tokenizer, const int32_t *ids
     for (size_t i = 0; r == 0 && i < count; i++)
         r = tokenizer->ops->piece(tokenizer, ids[i], i, skip_special, text);
     return r < 0 ? out_of_memory(error) : 0;
-}
-
-int mt_decoder_new(const struct mt_tokenizer *tokenizer, bool skip_special, struct mt_decoder **result,
-                   struct mt_error *error)
-{
-    struct mt_decoder *decoder = *result = calloc(1, sizeof *decoder);
-    if (!decoder)
-        return out_of_memory(error);
-    decoder->tokenizer = tokenizer;
-    decoder->skip_special = skip_special;
-    return 0;
-}
-
-void mt_decoder_free(struct mt_decoder *decoder)
-{
-    if (!decoder)
-        return;
-    mt_text_free(&decoder->pending);
-    mt_text_free(&decoder->piece);
-    free(decoder);
-}
-
-/* Bytes of an unfinished character at the end of a text (0 to 3). */
-static size_t unfinished_bytes(const char *data, size_t bytes)
-{
-    for (size_t back = 1; back <= 3 && back <= bytes; back++) {
-        const unsigned char byte = (unsigned char)data[bytes - back];
-        if ((byte & 0xc0) == 0x80)
-            continue;
-        uint32_t character;
-        return mt_utf8_next(data + bytes - back, back, &character) == MT_UTF8_INCOMPLETE ? back : 0;
-    }
-    return 0;
-}
-
-/* Hands out all of the pending bytes but the last `keep`. */
-static int hand_out(struct mt_decoder *decoder, size_t keep, const char **piece, size_t *bytes,
-                    struct mt_error *error)
-{
-    const size_t ready = decoder->pending.bytes - keep;
-    decoder->piece.bytes = 0;
-    if (mt_text_append_utf8(&decoder->piece, decoder->pending.data, ready) < 0)
-        return out_of_memory(error);
-    if (keep)
-        memmove(decoder->pending.data, decoder->pending.data + ready, keep);
-    decoder->pending.bytes = keep;
-    *piece = decoder->piece.data;
-    *bytes = decoder->piece.bytes;
-    return 0;
-}
-
-int mt_decoder_push(struct mt_decoder *decoder, int32_t id, const char **piece, size_t *bytes,
-                    struct mt_error *error)
-{
-    const struct mt_tokenizer *tokenizer = decoder->tokenizer;
-    if (tokenizer->ops->piece(tokenizer, id, decoder->position, decoder->skip_special, &decoder->pending) < 0)
-        return out_of_memory(error);
-    decoder->position++;
-    return hand_out(decoder, unfinished_bytes(decoder->pending.data, decoder->pending.bytes), piece, bytes,
-                    error);
-}
-
-int mt_decoder_finish(struct mt_decoder *decoder, const char **piece, size_t *bytes, struct mt_error *error)
-{
-    return hand_out(decoder, 0, piece, bytes, error);
 }
