@@ -39,7 +39,7 @@ pkg_cflags = $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(1) 2>/dev/n
 pkg_libs   = $(or $(shell pkg-config --libs $(1) 2>/dev/null),$(2))
 
 core_packages   := jansson yaml-0.1 openblas sqlite3 libxxhash
-server_packages := libmicrohttpd libsystemd
+server_packages := libmicrohttpd inih
 COMPILE := -std=gnu11 $(OPTIMISE) $(WARNINGS) -D_GNU_SOURCE -I. -pthread $(sanitizer) \
            $(call pkg_cflags,$(core_packages) $(server_packages) cmocka) $(CFLAGS)
 
@@ -56,7 +56,7 @@ LINK        := -pthread $(sanitizer) -Wl,--as-needed $(LDFLAGS)
 CORE_LIBS   := $(call pkg_libs,jansson,-ljansson) $(call pkg_libs,yaml-0.1,-lyaml) \
                $(call pkg_libs,openblas,-lopenblas) $(call pkg_libs,sqlite3,-lsqlite3) \
                $(call pkg_libs,libxxhash,-lxxhash) -lm
-SERVER_LIBS := $(call pkg_libs,libmicrohttpd,-lmicrohttpd) $(call pkg_libs,libsystemd,-lsystemd)
+SERVER_LIBS := $(call pkg_libs,libmicrohttpd,-lmicrohttpd) $(call pkg_libs,inih,-linih)
 CLI_LIBS    := $(call pkg_libs,libcurl,-lcurl)
 TEST_LIBS   := $(call pkg_libs,cmocka,-lcmocka)
 

@@ -36,7 +36,7 @@ static int set_requested(sqlite3 *db, const char *id, const char *request, struc
 static int cancel(struct mt_queue *queue, const struct mt_queue_job *job, struct mt_statistics *statistics,
                   struct mt_error *error)
 {
-    struct mt_queue_change change = {MT_QUEUE_CANCELLED, "cancelled_by_user", NULL, NULL, -1};
+    struct mt_queue_change change = {.to = MT_QUEUE_CANCELLED, .reason = "cancelled_by_user", .restarts = -1};
     if (mt_queue_state_is_active(job->state))
         return set_requested(queue->db, job->id, "cancel", error);
     if (mt_queue_state_is_ended(job->state))
@@ -47,7 +47,7 @@ static int cancel(struct mt_queue *queue, const struct mt_queue_job *job, struct
 static int pause_job(struct mt_queue *queue, const struct mt_queue_job *job, struct mt_statistics *statistics,
                      struct mt_error *error)
 {
-    struct mt_queue_change change = {MT_QUEUE_PAUSED, "paused_by_user", NULL, NULL, -1};
+    struct mt_queue_change change = {.to = MT_QUEUE_PAUSED, .reason = "paused_by_user", .restarts = -1};
     if (mt_queue_state_is_active(job->state) && job->requested != MT_QUEUE_REQUEST_CANCEL)
         return set_requested(queue->db, job->id, "pause", error);
     if (job->state != MT_QUEUE_QUEUED)
@@ -58,7 +58,7 @@ static int pause_job(struct mt_queue *queue, const struct mt_queue_job *job, str
 static int resume(struct mt_queue *queue, const struct mt_queue_job *job, struct mt_statistics *statistics,
                   struct mt_error *error)
 {
-    struct mt_queue_change change = {MT_QUEUE_QUEUED, NULL, NULL, NULL, 0};
+    struct mt_queue_change change = {.to = MT_QUEUE_QUEUED};
     if (job->state != MT_QUEUE_PAUSED && job->state != MT_QUEUE_FAILED)
         return forbid(job, "resumed", error);
     return mt_change_apply(queue->db, job, &change, statistics, error);

@@ -28,6 +28,9 @@ int mt_change_apply(sqlite3 *db, const struct mt_queue_job *job, const struct mt
     if (!mt_queue_state_may_follow(job->state, change->to))
         return mt_error_set(error, -EPERM, MT_REASON_INTERNAL, "job %s is %s and cannot become %s", job->id,
                             mt_queue_state_name(job->state), mt_queue_state_name(change->to));
+    if ((change->to == MT_QUEUE_QUEUED || change->to == MT_QUEUE_PAUSED) && job->requested > change->assumed)
+        return mt_error_set(error, -EAGAIN, MT_REASON_INTERNAL,
+                            "job %s was asked for something else meanwhile", job->id);
     bool active = mt_queue_state_is_active(change->to);
     bool ended = mt_queue_state_is_ended(change->to);
     int64_t now = mt_time_unix_microseconds();
@@ -80,4 +83,25 @@ int mt_queue_change(struct mt_queue *queue, const char *id, const struct mt_queu
         queue->statistics = statistics;
     }
     return r;
+}
+
+int mt_queue_note(struct mt_queue *queue, const char *id, const struct mt_queue_change *change,
+                  struct mt_error *error)
+{
+    MT_QUEUE_LOCK(queue);
+    mt_autostatement sqlite3_stmt *statement = NULL;
+    int r =
+        mt_database_prepare(queue->db,
+                            "UPDATE jobs SET reason = ?2, error_message = ?3, error_detail = ?4, "
+                            "restarts = iif(?5 < 0, restarts, ?5), worker_pid = NULL, worker_start = NULL, "
+                            "worker_boot = NULL WHERE id = ?1 AND state = 'starting'",
+                            &statement, error);
+    if (r < 0)
+        return r;
+    mt_bind_text(statement, 1, id);
+    mt_bind_text(statement, 2, change->reason);
+    mt_bind_text(statement, 3, change->error_message);
+    mt_bind_text(statement, 4, change->error_detail);
+    mt_bind_integer(statement, 5, change->restarts);
+    return mt_database_run(queue->db, statement, error);
 }

@@ -135,12 +135,17 @@ struct mt_queue_change {
     const char *reason;                       /* NULL: none */
     const char *error_message, *error_detail; /* NULL: none */
     int64_t restarts;                         /* -1: as it was */
+    enum mt_queue_request assumed;            /* the request that the caller knew of */
 };
 
-/* -EPERM: `to` may not follow the job's state (its own state included); nothing was changed. Entering a state
- * without a worker forgets the worker; entering one of rest clears `requested`. */
+/* -EPERM: `to` may not follow the job's state (its own state included); -EAGAIN: `to` is queued or paused,
+ * and the job was asked for more than `assumed` meanwhile; nothing was changed. Entering a state without a
+ * worker forgets the worker; entering one of rest clears `requested`. */
 int mt_queue_change(struct mt_queue *queue, const char *id, const struct mt_queue_change *change,
                     struct mt_error *error);
+/* The words of a change without the change: for a job that stays `starting`; `to` is not looked at. */
+int mt_queue_note(struct mt_queue *queue, const char *id, const struct mt_queue_change *change,
+                  struct mt_error *error);
 
 struct mt_queue_progress {
     const char *id;

@@ -6,13 +6,15 @@
 
 #include <sqlite3.h>
 
-/* The columns that mt_row_read expects, to stand between SELECT and the rest. */
+/* The columns that mt_row_read expects, to stand between SELECT and the rest. (json_object would write a
+ * number with 15 digits; a loss comes back as it went in.) */
 #define MT_ROW_SELECT                                                                                        \
     "SELECT sequence, id, name, state, reason, error_message, error_detail, requested, priority, "           \
     "labels_json, document_json, progress_json, device, attempt, restarts, step, best_step, created_us, "    \
     "queued_us, started_us, finished_us, worker_pid, worker_start, worker_boot, "                            \
-    "(SELECT json_object('step', c.step, 'path', c.path, 'bytes', c.bytes, 'loss', c.loss, 'created_at', "   \
-    "c.created_at, 'verified', json(iif(c.verified, 'true', 'false'))) FROM checkpoints c "                  \
+    "(SELECT json_object('step', c.step, 'path', c.path, 'bytes', c.bytes, 'loss', "                         \
+    "json(iif(c.loss IS NULL, 'null', printf('%!.17g', c.loss))), 'created_at', c.created_at, 'verified', "  \
+    "json(iif(c.verified, 'true', 'false'))) FROM checkpoints c "                                            \
     "WHERE c.job_id = jobs.id ORDER BY c.step DESC LIMIT 1) FROM jobs "
 
 /* The job of the statement's current row. */

@@ -71,13 +71,20 @@ static void nothing_acknowledged_is_lost_by_kill_9(void **state)
         if (child == 0)
             work_until_killed(fixture->path, ends[1]);
         close(ends[1]);
-        usleep(20000 + (useconds_t)mt_random_below(&random, 60000));
+        /* Some jobs in, and then anywhere in the next one, however slow the machine is today. */
+        char ids[8][MT_ID_BYTES];
+        size_t heard = 1 + (size_t)mt_random_below(&random, 8);
+        for (size_t i = 0; i < heard; i++)
+            assert_int_equal(read(ends[0], ids[i], MT_ID_BYTES), MT_ID_BYTES);
+        usleep((useconds_t)mt_random_below(&random, 20000));
         kill(child, SIGKILL);
         int status;
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFSIGNALED(status));
         fixture_reopen(fixture);
-        total += check_acknowledged(fixture->queue, ends[0]);
+        for (size_t i = 0; i < heard; i++)
+            state_of(fixture->queue, ids[i]);
+        total += heard + check_acknowledged(fixture->queue, ends[0]);
         close(ends[0]);
         mt_autostatement sqlite3_stmt *statement = NULL;
         assert_int_equal(mt_database_prepare(fixture->queue->db, "PRAGMA integrity_check", &statement, NULL),
@@ -86,7 +93,7 @@ static void nothing_acknowledged_is_lost_by_kill_9(void **state)
         assert_string_equal((const char *)sqlite3_column_text(statement, 0), "ok");
     }
     print_message("%zu acknowledged jobs over 12 kills\n", total);
-    assert_true(total > 12);
+    assert_true(total >= 12);
 }
 
 static void the_settings_are_those_that_were_promised(void **state)

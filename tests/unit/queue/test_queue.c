@@ -76,6 +76,14 @@ static void a_job_keeps_every_field_over_a_restart(void **state)
     assert_true(json_is_true(json_object_get(job->last_checkpoint, "verified")));
     mt_queue_job_free(job);
 
+    /* A loss comes back with every bit. */
+    checkpoint.step = 11;
+    checkpoint.loss = 0.1 + 0.2;
+    assert_int_equal(mt_queue_add_checkpoint(fixture->queue, id, &checkpoint, NULL), 0);
+    job = get(fixture->queue, id);
+    assert_true(json_real_value(json_object_get(job->last_checkpoint, "loss")) == 0.1 + 0.2);
+    mt_queue_job_free(job);
+
     /* The next attempt begins at the checkpoint: what was best stays, the worker is forgotten. */
     change(fixture->queue, id, MT_QUEUE_STARTING);
     record.step = 10;
@@ -99,6 +107,14 @@ static void higher_priority_goes_first_then_first_come(void **state)
     submit(queue, "second", 0, second);
     submit(queue, "high", 5, high);
     claim(queue, high);
+    claim(queue, first);
+    /* Asked to pause just as its worker had gone: the change that did not know of it is refused. */
+    assert_int_equal(act(queue, first, MT_QUEUE_PAUSE), 0);
+    struct mt_queue_change unaware = {.to = MT_QUEUE_QUEUED, .restarts = -1};
+    assert_int_equal(mt_queue_change(queue, first, &unaware, NULL), -EAGAIN);
+    assert_int_equal(state_of(queue, first), MT_QUEUE_STARTING);
+    unaware.assumed = MT_QUEUE_REQUEST_PAUSE;
+    assert_int_equal(mt_queue_change(queue, first, &unaware, NULL), 0);
     claim(queue, first);
     /* Interrupted, it is the oldest of its priority again. */
     change(queue, first, MT_QUEUE_QUEUED);

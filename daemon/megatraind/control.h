@@ -1,0 +1,19 @@
+/* The daemon's side of api/control.h. Its functions run in the API's threads. */
+#ifndef MT_MEGATRAIND_CONTROL_H
+#define MT_MEGATRAIND_CONTROL_H
+
+#include "api/control.h"
+#include "daemon/megatraind/daemon.h"
+
+/* Fills the table; it borrows the daemon. */
+void mt_control_fill(struct mt_control *control, struct mt_daemon *daemon);
+
+/* The parts of it that have files of their own. */
+enum mt_control_result mt_submit(void *context, const struct mt_control_submission *submission, json_t **job,
+                                 json_t **errors, struct mt_error *error);
+json_t *mt_snapshot(void *context);
+
+/* What a negative errno of the queue means to a client. */
+enum mt_control_result mt_control_result_of(int code);
+
+#endif

@@ -1,0 +1,132 @@
+/* Submission: a document becomes a job. The order makes the row's commit the one moment at which the job
+ * exists: its folder and job.json are on disk before, and a folder without a row is removed at the next
+ * start. */
+#include "core/base/cleanup.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/job/job.h"
+#include "daemon/megatraind/control.h"
+#include "daemon/megatraind/job_object.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void free_job(struct mt_job **job)
+{
+    mt_job_free(*job);
+}
+
+static enum mt_control_result refuse(struct mt_job_errors *found, json_t **errors, struct mt_error *error)
+{
+    *errors = mt_job_errors_json(found);
+    size_t count = found->count;
+    mt_job_errors_free(found);
+    if (!*errors) {
+        mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
+        return MT_CONTROL_FAILED;
+    }
+    mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB, "the job document has %zu error%s", count,
+                 count == 1 ? "" : "s");
+    return MT_CONTROL_INVALID;
+}
+
+/* Paths of a document are relative to the state folder, and stay below it and the configured roots. */
+static int parse(const struct mt_daemon *daemon, const json_t *document, struct mt_job **job,
+                 struct mt_job_errors *errors)
+{
+    struct mt_job_context context = {
+        .purpose = MT_JOB_RUN,
+        .model_base = daemon->models_folder,
+        .dataset_base = daemon->datasets_folder,
+        .dataset_dir = daemon->datasets_folder,
+        .models_folder = daemon->models_folder,
+        .hub_cache = daemon->hub_cache,
+        .confined = true,
+        .roots = (const char *const *)daemon->options.allow_path.items,
+        .num_roots = daemon->options.allow_path.count,
+    };
+    return mt_job_parse(document, &context, job, errors);
+}
+
+/* The folder of the job with its job.json, durable: file, folder, and the folder's own name. */
+static int write_folder(const struct mt_daemon *daemon, const char *folder, const struct mt_job *job,
+                        struct mt_error *error)
+{
+    mt_autofree char *path = mt_path_join(folder, "job.json");
+    if (!path)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
+    int r = mt_folder_create(folder, 0750, error);
+    if (r == 0)
+        r = mt_job_save(job, path, error);
+    return r < 0 ? r : mt_folder_sync(daemon->jobs_folder, error);
+}
+
+/* What a key that was used before answers; MT_CONTROL_OK when there is such a job. */
+static enum mt_control_result answer_again(int result, struct mt_queue_job *row, json_t **job,
+                                           struct mt_error *error)
+{
+    if (result == -EBADMSG)
+        return MT_CONTROL_CONFLICT;
+    if (result != -EEXIST)
+        return mt_control_result_of(result);
+    *job = mt_job_object(row);
+    mt_queue_job_free(row);
+    if (*job)
+        return MT_CONTROL_OK;
+    mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
+    return MT_CONTROL_FAILED;
+}
+
+enum mt_control_result mt_submit(void *context, const struct mt_control_submission *submission,
+                                 json_t **result, json_t **errors, struct mt_error *error)
+{
+    struct mt_daemon *daemon = context;
+    struct mt_queue_job *row = NULL;
+    int r;
+    if (daemon->stopping) {
+        mt_error_set(error, -ESHUTDOWN, MT_REASON_INTERRUPTED,
+                     "the daemon is stopping; submit again after it has started");
+        return MT_CONTROL_UNAVAILABLE;
+    }
+    if (submission->idempotency_key) {
+        r = mt_queue_find_key(daemon->queue, submission->idempotency_key, submission->body_sha256, &row,
+                              error);
+        if (r < 0)
+            return answer_again(r, row, result, error);
+    }
+    struct mt_job_errors found = {0};
+    mt_cleanup(free_job) struct mt_job *job = NULL;
+    if (parse(daemon, submission->document, &job, &found) < 0)
+        return refuse(&found, errors, error);
+    mt_job_errors_free(&found);
+
+    char id[MT_ID_BYTES];
+    mt_id_new(id);
+    mt_autofree char *folder = mt_daemon_job_folder(daemon, id);
+    if (!folder) {
+        mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
+        return MT_CONTROL_FAILED;
+    }
+    struct mt_queue_submission insertion = {
+        .id = id,
+        .name = job->name,
+        .priority = job->priority,
+        .labels = job->labels,
+        .document = mt_job_frozen(job),
+        .idempotency_key = submission->idempotency_key,
+        .body_sha256 = submission->body_sha256,
+    };
+    r = write_folder(daemon, folder, job, error);
+    if (r == 0)
+        r = mt_queue_submit(daemon->queue, &insertion, &row, error);
+    if (r < 0) {
+        mt_folder_remove(folder, NULL);
+        return answer_again(r, row, result, error);
+    }
+    for (size_t i = 0; i < job->num_notes; i++)
+        mt_log(LOG_NOTICE, "job %s: %s", id, job->notes[i]);
+    mt_log(LOG_INFO, "job %s: queued (%s)", id, job->name ? job->name : "no name");
+    mt_daemon_wake(daemon);
+    /* It exists, whatever happens now: the answer is made like one to a repetition. */
+    return answer_again(-EEXIST, row, result, error);
+}
