@@ -162,9 +162,9 @@ int mt_columns_read(const struct mt_columns *columns, enum mt_row_kind kind, con
     return read_conversation(columns, row, arena, result, error);
 }
 
-int mt_row_read(const struct mt_source *source, const struct mt_source_file *file, const struct mt_row *row,
-                struct mt_arena *arena, enum mt_row_kind *kind, struct mt_row_text *text,
-                struct mt_error *error)
+int mt_columns_read_row(const struct mt_source *source, const struct mt_source_file *file,
+                        const struct mt_row *row, struct mt_arena *arena, enum mt_row_kind *kind,
+                        struct mt_row_text *text, struct mt_error *error)
 {
     if (row->text) {
         *kind = MT_ROW_DOCUMENT;

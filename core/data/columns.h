@@ -36,8 +36,8 @@ int mt_columns_read(const struct mt_columns *columns, enum mt_row_kind kind, con
 
 /* A row as a reader gives it. `*kind` is decided on the first row of a file (start with MT_ROW_UNDECIDED);
  * the message names file, line and row. */
-int mt_row_read(const struct mt_source *source, const struct mt_source_file *file, const struct mt_row *row,
-                struct mt_arena *arena, enum mt_row_kind *kind, struct mt_row_text *text,
-                struct mt_error *error);
+int mt_columns_read_row(const struct mt_source *source, const struct mt_source_file *file,
+                        const struct mt_row *row, struct mt_arena *arena, enum mt_row_kind *kind,
+                        struct mt_row_text *text, struct mt_error *error);
 
 #endif

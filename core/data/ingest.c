@@ -234,7 +234,7 @@ static int ingest_rows(struct ingest *ingest, struct mt_reader *reader, struct m
 
         struct job *job = &ingest->jobs[ingest->num_jobs];
         *job = (struct job){.number = row.number, .line = row.line, .cut_freely = row.text != NULL};
-        r = mt_row_read(ingest->source, ingest->file, &row, ingest->arena, &kind, &job->row, error);
+        r = mt_columns_read_row(ingest->source, ingest->file, &row, ingest->arena, &kind, &job->row, error);
         if (r < 0)
             return r;
         if (kind == MT_ROW_CONVERSATION && !ingest->options->chat)

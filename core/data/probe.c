@@ -18,7 +18,7 @@ static int probe_file(const struct mt_source *source, const struct mt_source_fil
     if (r > 0) {
         enum mt_row_kind kind = MT_ROW_UNDECIDED;
         struct mt_row_text text;
-        r = mt_row_read(source, file, &row, arena, &kind, &text, error);
+        r = mt_columns_read_row(source, file, &row, arena, &kind, &text, error);
         r = r < 0 ? r : 1;
     } else if (r == 0) {
         r = mt_reader_bytes(reader) == PROBE_BYTES; /* a row that is longer than the look */
