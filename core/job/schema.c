@@ -101,8 +101,8 @@ static json_t *type_of(struct build *build, const struct mt_job_key *key)
         return json_pack("{s:s}", "type", "object");
     case MT_KEY_TOKEN_IDS:
         schema = whole_number(build, key);
-        return json_pack("{s:[O, {s:s, s:i, s:o}]}", "anyOf", schema, "type", "array", "minItems", 1, "items",
-                         schema);
+        return json_pack("{s:[O, {s:s, s:i, s:i, s:o}]}", "anyOf", schema, "type", "array", "minItems", 1,
+                         "maxItems", 64, "items", schema);
     case MT_KEY_LIST:
         return json_pack("{s:s, s:i}", "type", "array", "maxItems", 0);
     case MT_KEY_NAME:

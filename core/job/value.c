@@ -365,16 +365,24 @@ static json_t *check_bytes(const struct check *check)
 
 static json_t *check_token_ids(const struct check *check)
 {
-    size_t count = json_is_array(check->value) ? json_array_size(check->value) : 1;
+    bool is_list = json_is_array(check->value);
+    size_t count = is_list ? json_array_size(check->value) : 1;
     bool good = count >= 1 && count <= 64;
-    for (size_t i = 0; good && i < count; i++) {
-        const json_t *id = json_is_array(check->value) ? json_array_get(check->value, i) : check->value;
-        good = json_is_integer(id) && in_range(check->key, (double)json_integer_value(id));
+    json_t *ids = made(check, json_array());
+    for (size_t i = 0; good && ids && i < count; i++) {
+        const json_t *item = is_list ? json_array_get(check->value, i) : check->value;
+        double id = json_number_value(item);
+        good = json_is_number(item) && id == floor(id) && in_range(check->key, id);
+        if (good && json_array_append_new(ids, json_integer((json_int_t)id)) < 0)
+            check->reader->out_of_memory = true;
     }
-    if (!good)
-        return fail(check, NULL, "%s must be a token id or a list of them, found %s", name_of(check),
-                    describe(check));
-    return made(check, json_deep_copy(check->value));
+    json_t *result = is_list ? json_incref(ids) : json_incref(json_array_get(ids, 0));
+    json_decref(ids);
+    if (good)
+        return result;
+    json_decref(result);
+    return fail(check, NULL, "%s must be a token id or a list of them, found %s", name_of(check),
+                describe(check));
 }
 
 static json_t *check_list(const struct check *check)

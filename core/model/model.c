@@ -54,6 +54,8 @@ static int read_shape(struct mt_model *model, const json_t *config, struct shape
     r = r ? r : mt_config_dtype(config, &model->source_dtype, error);
     if (r)
         return r;
+    const json_t *padding = json_object_get(config, "pad_token_id");
+    model->padding_id = json_is_integer(padding) ? json_integer_value(padding) : -1;
     shape->parts.output_bias = shape->parts.attention_bias;
     model->norm_eps = (float)eps;
     model->norm_weight_offset = family->norm_weight_offset;

@@ -72,6 +72,8 @@ struct mt_model {
     size_t hidden_size, vocab_size, num_layers;
     size_t max_position_embeddings;
     size_t kv_size; /* num_kv_heads * head_dim of the widest layer: a row of a key cache */
+    int64_t
+        padding_id; /* nn.Embedding's padding_idx: its row gets no gradient from the input side; -1: none */
     bool tied;      /* the output matrix is the embedding table */
     float norm_eps, norm_weight_offset; /* of the final norm */
     double initializer_range;

@@ -1,10 +1,11 @@
-/* Weights on their way in: the slabs of groups, bound in place where device memory is the host's, else copied
- * into one of a few buffers on a stream of their own, ahead of their use. Used by the executor and by
- * generation.
+/* Weights on their way in: bound in place where device memory is the host's, else copied into one of a few
+ * buffers on a stream of their own, ahead of their use. Used by the executor and by generation.
  *
- * One thread drives it. Protocol: for each group in the order of use: prefetch (any number ahead, while
- * buffers are free), acquire (its operations may now be put into the compute stream), release (after the last
- * of them was put there). */
+ * What travels as one is a cargo: a layer's slab, the head's small part (the final norm), a tile of the
+ * output table. One thread drives it. For each cargo in the order of use: prefetch (ahead, while buffers are
+ * free), acquire (operations put into the compute stream from now on may use it), release (after the last of
+ * them was put there). A cargo that is still in its buffer is not copied again until mt_weights_invalidate.
+ */
 #ifndef MT_STREAM_WEIGHTS_H
 #define MT_STREAM_WEIGHTS_H
 
@@ -14,25 +15,39 @@
 
 struct mt_weights;
 
-/* `num_buffers` of the largest size among the model's layers (0: 2), and one for each of the embedding and
- * the head where `tables_resident`. Device memory is taken only when the device is not the host.
- * `copy_stream` carries the copies, `compute` the uses; both must outlive it. */
+struct mt_weights_options {
+    size_t num_buffers; /* for layers; 0: 2 */
+    size_t tile_rows;   /* of the output table; 0: all of it is one tile */
+};
+
+/* The streams must outlive it. No device memory is taken when the device is the host. */
 int mt_weights_new(struct mt_store *store, struct mt_device *device, struct mt_stream *copy_stream,
-                   struct mt_stream *compute, size_t num_buffers, struct mt_weights **weights,
-                   struct mt_error *error);
+                   struct mt_stream *compute, const struct mt_weights_options *options,
+                   struct mt_weights **weights, struct mt_error *error);
+/* Both streams must be idle. */
 void mt_weights_free(struct mt_weights *weights);
 
-/* Starts the copy of a group if a buffer is free; does nothing where it is already there or on its way.
- * Returns false when no buffer was free. */
-bool mt_weights_prefetch(struct mt_weights *weights, size_t group);
+/* Cargoes by number. */
+size_t mt_weights_layer(const struct mt_weights *weights, size_t layer);
+size_t mt_weights_norm(const struct mt_weights *weights);
+size_t mt_weights_tile(const struct mt_weights *weights, size_t tile);
 
-/* The group's slab in device memory, usable by operations put into the compute stream from now on. */
-int mt_weights_acquire(struct mt_weights *weights, size_t group, const void **slab);
-/* After the last use was put into the compute stream. */
-int mt_weights_release(struct mt_weights *weights, size_t group);
+size_t mt_weights_num_tiles(const struct mt_weights *weights);
+size_t mt_weights_tile_rows(const struct mt_weights *weights); /* of each but the last */
+size_t mt_weights_num_buffers(const struct mt_weights *weights);
 
-/* Bytes of weights that have crossed so far. */
-size_t mt_weights_copied_bytes(const struct mt_weights *weights);
+/* Starts the copy if a buffer is free: *started (may be NULL) tells whether the cargo is there or on its way.
+ */
+int mt_weights_prefetch(struct mt_weights *weights, size_t cargo, bool *started);
+/* A layer's slab, the head group's slab (of which only the final norm may be touched), or the tile's first
+ * row. */
+int mt_weights_acquire(struct mt_weights *weights, size_t cargo, const void **address);
+int mt_weights_release(struct mt_weights *weights, size_t cargo);
+/* The store's masters have changed or are about to: what lies in the buffers is no longer used. Nothing may
+ * be acquired. */
+void mt_weights_invalidate(struct mt_weights *weights);
+
+size_t mt_weights_copied_bytes(const struct mt_weights *weights); /* since the start */
 size_t mt_weights_device_bytes(const struct mt_weights *weights);
 
 #endif

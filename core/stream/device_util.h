@@ -1,0 +1,51 @@
+/* Small helpers on the device interface, for the files of this folder. */
+#ifndef MT_STREAM_DEVICE_UTIL_H
+#define MT_STREAM_DEVICE_UTIL_H
+
+#include "core/base/error.h"
+#include "core/device/device.h"
+
+#define MT_TRY(call)                                                                                         \
+    do {                                                                                                     \
+        int mt_try_result = (call);                                                                          \
+        if (mt_try_result)                                                                                   \
+            return mt_try_result;                                                                            \
+    } while (0)
+
+/* The sentence for an operation that was refused: the device's own when it has failed. Returns `code`. */
+int mt_device_report(struct mt_device *device, int code, struct mt_error *error);
+
+/* A list of device and host blocks that are freed together. */
+struct mt_blocks {
+    struct mt_device *device;
+    size_t count, capacity;
+    struct mt_block {
+        void *address;
+        bool host;
+    } * items;
+    size_t device_bytes, host_bytes;
+    bool pinned; /* all host blocks */
+};
+
+void mt_blocks_init(struct mt_blocks *blocks, struct mt_device *device);
+/* *address NULL and nothing allocated for 0 bytes. `purpose` goes into the sentence of a failure. */
+int mt_blocks_device(struct mt_blocks *blocks, size_t bytes, const char *purpose, void **address,
+                     struct mt_error *error);
+int mt_blocks_host(struct mt_blocks *blocks, size_t bytes, const char *purpose, void **address,
+                   struct mt_error *error);
+void mt_blocks_free(struct mt_blocks *blocks);
+
+/* An array of events; NULL entries on failure are freed by mt_events_free. */
+int mt_events_create(struct mt_device *device, size_t count, struct mt_event ***events,
+                     struct mt_error *error);
+void mt_events_free(struct mt_device *device, size_t count, struct mt_event **events);
+
+/* event recorded on `from`, waited for by `to`. */
+static inline int mt_stream_follow(struct mt_device *device, struct mt_event *event, struct mt_stream *from,
+                                   struct mt_stream *to)
+{
+    int r = device->api->event_record(event, from);
+    return r ? r : device->api->event_wait(to, event);
+}
+
+#endif

@@ -1,0 +1,57 @@
+#include "core/stream/embedding.h"
+
+#include "core/base/size.h"
+
+#include <string.h>
+
+/* Columns of a task: every element of the table is added to by one task, in token order. */
+#define COLUMNS 64u
+
+void mt_embedding_gather(const struct mt_store *store, const int32_t *ids, size_t tokens, void *out)
+{
+    const struct mt_model *model = mt_store_model(store);
+    const struct mt_parameter *table = model->groups[MT_GROUP_EMBEDDING].by_role[MT_ROLE_EMBEDDING];
+    const size_t element = mt_dtype_bytes(mt_store_compute_dtype(store)), row = model->hidden_size * element;
+    size_t bytes;
+    const char *rows =
+        (const char *)mt_store_transfer_source(store, MT_GROUP_EMBEDDING, &bytes) + table->offset * element;
+    for (size_t t = 0; t < tokens; t++)
+        memcpy((char *)out + t * row, rows + (size_t)ids[t] * row, row);
+}
+
+struct scatter {
+    const struct mt_model *model;
+    const int32_t *ids;
+    size_t tokens;
+    const void *dx;
+    enum mt_dtype dtype;
+    float *gradient;
+};
+
+static void scatter_columns(void *context, size_t task)
+{
+    const struct scatter *work = context;
+    const size_t hidden = work->model->hidden_size, first = task * COLUMNS;
+    const size_t count = mt_size_min(COLUMNS, hidden - first);
+    for (size_t t = 0; t < work->tokens; t++) {
+        if (work->ids[t] == work->model->padding_id)
+            continue;
+        float *to = work->gradient + (size_t)work->ids[t] * hidden + first;
+        if (work->dtype == MT_BF16) {
+            const uint16_t *from = (const uint16_t *)work->dx + t * hidden + first;
+            for (size_t i = 0; i < count; i++)
+                to[i] += mt_bf16_to_float(from[i]);
+        } else {
+            const float *from = (const float *)work->dx + t * hidden + first;
+            for (size_t i = 0; i < count; i++)
+                to[i] += from[i];
+        }
+    }
+}
+
+void mt_embedding_scatter(const struct mt_model *model, const int32_t *ids, size_t tokens, const void *dx,
+                          enum mt_dtype dtype, float *gradient, struct mt_pool *pool)
+{
+    struct scatter work = {model, ids, tokens, dx, dtype, gradient};
+    mt_pool_run(pool, mt_size_ceil_div(model->hidden_size, COLUMNS), scatter_columns, &work);
+}

@@ -1,0 +1,245 @@
+/* Head and loss: in chunks of tokens, and, where the output matrix comes in tiles, in tiles of the vocabulary
+ * with two passes: first each token's log-sum-exp, then the gradients. Logits of one chunk and tile at most
+ * exist. */
+#include "core/base/size.h"
+#include "core/stream/internal.h"
+
+#include <string.h>
+
+#define LOGITS_BYTES ((size_t)64 << 20)
+
+/* A power of two from 64 to 1024 so that a chunk's fp32 logits stay near 64 MiB: a function of the shape
+ * alone, since the gradient's summation order depends on it. */
+static size_t choose_chunk(const struct mt_executor *executor, size_t tile_rows)
+{
+    size_t tokens = 1024;
+    while (tokens > 256 && tokens * tile_rows * sizeof(float) > LOGITS_BYTES)
+        tokens /= 2;
+    return executor->options.head_chunk_tokens ? executor->options.head_chunk_tokens : tokens;
+}
+
+int mt_head_buffers_init(struct mt_executor *executor, struct mt_error *error)
+{
+    struct mt_head_buffers *head = &executor->head;
+    const size_t tokens = executor->batches.max_tokens, hidden = executor->model->hidden_size;
+    const size_t tile_rows = mt_weights_tile_rows(executor->weights);
+    const size_t before = executor->blocks.device_bytes;
+    void *address;
+    head->chunk_tokens = mt_size_min(choose_chunk(executor, tile_rows), executor->batches.max_micro_tokens);
+    size_t logits_bytes, normed_bytes;
+    if (!mt_size_mul(head->chunk_tokens * executor->element, tile_rows, &logits_bytes) ||
+        !mt_size_mul(head->chunk_tokens * executor->element, hidden, &normed_bytes))
+        return mt_error_set(error, -EOVERFLOW, MT_REASON_BAD_JOB, "head_chunk_tokens is too large");
+    MT_TRY(mt_blocks_device(&executor->blocks, logits_bytes, "a chunk of logits", &address, error));
+    head->logits = address;
+    MT_TRY(mt_blocks_device(&executor->blocks, normed_bytes, "the head", &address, error));
+    head->normed = address;
+    float **const arrays[] = {&head->rstd, &head->max, &head->sum, &head->target, &head->lse, &head->losses};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+        MT_TRY(mt_blocks_device(&executor->blocks, tokens * sizeof(float), "the loss", &address, error));
+        *arrays[i] = address;
+    }
+    MT_TRY(mt_blocks_device(&executor->blocks, sizeof(double), "the loss", &address, error));
+    head->loss_sum = address;
+    MT_TRY(mt_blocks_host(&executor->blocks, sizeof(double), "the loss", &address, error));
+    head->host_loss_sum = address;
+    executor->head_bytes_taken = executor->blocks.device_bytes - before;
+    return 0;
+}
+
+/* One chunk of a micro-batch. */
+struct cut {
+    size_t micro, first, tokens; /* first: among the step's tokens */
+    struct mt_head_chunk chunk;
+};
+
+/* Starts before the first chunk. */
+static struct cut no_cut(void)
+{
+    return (struct cut){.micro = SIZE_MAX};
+}
+
+/* The next chunk; false after the last. Chunks never cross micro-batches. */
+static bool next_cut(const struct mt_executor *executor, struct cut *cut)
+{
+    const struct mt_microbatches *all = &executor->batches;
+    const struct mt_head_buffers *head = &executor->head;
+    size_t micro = cut->micro, first = cut->first + cut->tokens;
+    if (micro == SIZE_MAX || first == all->items[micro].first + all->items[micro].rows.tokens) {
+        micro = micro == SIZE_MAX ? 0 : micro + 1;
+        if (micro == all->count)
+            return false;
+        first = all->items[micro].first;
+    }
+    const size_t left = all->items[micro].first + all->items[micro].rows.tokens - first;
+    const size_t inside =
+        (first - all->items[micro].first) * executor->model->hidden_size * executor->element;
+    const size_t layers = executor->model->num_layers;
+    *cut = (struct cut){
+        .micro = micro,
+        .first = first,
+        .tokens = mt_size_min(left, head->chunk_tokens),
+    };
+    cut->chunk = (struct mt_head_chunk){
+        .tokens = cut->tokens,
+        .x = (char *)mt_boundaries_at(executor->boundaries, layers, micro) + inside,
+        .labels = all->device_labels + first,
+        .normed = head->normed,
+        .rstd = head->rstd + first,
+        .max = head->max + first,
+        .sum = head->sum + first,
+        .target = head->target + first,
+        .lse = head->lse + first,
+        .losses = head->losses + first,
+        .logits = head->logits,
+        .dx = (char *)mt_boundaries_gradient(executor->boundaries, micro) + inside,
+    };
+    return true;
+}
+
+struct pass {
+    struct mt_executor *executor;
+    const struct mt_layer_context *context;
+    const void *norm;      /* the head group's slab */
+    float *norm_gradients; /* likewise, or NULL */
+    float grad_scale;
+    float *logits; /* host */
+};
+
+static int open_tile(const struct pass *pass, size_t number, bool train, struct mt_head_tile *tile)
+{
+    struct mt_executor *executor = pass->executor;
+    const size_t rows = mt_weights_tile_rows(executor->weights);
+    *tile = (struct mt_head_tile){.first = number * rows};
+    tile->rows = mt_size_min(rows, executor->model->vocab_size - tile->first);
+    MT_TRY(mt_weights_acquire(executor->weights, mt_weights_tile(executor->weights, number), &tile->table));
+    return train ? mt_gradients_begin(executor->gradients, mt_weights_tile(executor->weights, number),
+                                      &tile->gradient)
+                 : 0;
+}
+
+static int close_tile(const struct pass *pass, size_t number, bool train)
+{
+    struct mt_executor *executor = pass->executor;
+    const size_t cargo = mt_weights_tile(executor->weights, number);
+    MT_TRY(mt_weights_release(executor->weights, cargo));
+    return train ? mt_gradients_end(executor->gradients, cargo) : 0;
+}
+
+/* For whoever asks for logits: fp32 into their places on the host. */
+static int give_logits(const struct pass *pass, const struct cut *cut, const struct mt_head_tile *tile)
+{
+    struct mt_executor *executor = pass->executor;
+    const struct mt_device_api *api = executor->rig.device->api;
+    if (!pass->logits)
+        return 0;
+    const size_t count = cut->tokens * tile->rows;
+    char *host = malloc(count * executor->element);
+    if (!host)
+        return -ENOMEM;
+    int r = api->copy_to_host(executor->rig.compute, host, cut->chunk.logits, count * executor->element);
+    r = r ? r : api->stream_synchronize(executor->rig.compute, NULL);
+    for (size_t t = 0; t < cut->tokens && !r; t++) {
+        float *row = pass->logits + (cut->first + t) * executor->model->vocab_size + tile->first;
+        for (size_t i = 0; i < tile->rows; i++)
+            row[i] = executor->element == 2 ? mt_bf16_to_float(((uint16_t *)(void *)host)[t * tile->rows + i])
+                                            : ((float *)(void *)host)[t * tile->rows + i];
+    }
+    free(host);
+    return r;
+}
+
+/* The whole output matrix at hand: everything about a chunk at once. */
+static int single_pass(const struct pass *pass, bool train)
+{
+    const struct mt_layer_context *context = pass->context;
+    struct mt_head_tile tile;
+    MT_TRY(open_tile(pass, 0, train, &tile));
+    bool later = false;
+    for (struct cut cut = no_cut(); next_cut(pass->executor, &cut); later = true) {
+        MT_TRY(mt_head_norm(context, pass->norm, &cut.chunk));
+        MT_TRY(mt_head_logits(context, &cut.chunk, &tile));
+        MT_TRY(give_logits(pass, &cut, &tile));
+        MT_TRY(mt_head_statistics(context, &cut.chunk, &tile));
+        MT_TRY(mt_head_finish(context, &cut.chunk, pass->executor->head.loss_sum, later));
+        if (!train)
+            continue;
+        MT_TRY(mt_head_backward(context, &cut.chunk, &tile, pass->grad_scale, later));
+        MT_TRY(mt_head_norm_backward(context, pass->norm, pass->norm_gradients, &cut.chunk, later));
+    }
+    return close_tile(pass, 0, train);
+}
+
+/* In tiles: the first pass. */
+static int statistics_pass(const struct pass *pass)
+{
+    struct mt_weights *weights = pass->executor->weights;
+    for (size_t n = 0; n < mt_weights_num_tiles(weights); n++) {
+        struct mt_head_tile tile;
+        MT_TRY(open_tile(pass, n, false, &tile));
+        if (n + 1 < mt_weights_num_tiles(weights))
+            MT_TRY(mt_weights_prefetch(weights, mt_weights_tile(weights, n + 1), NULL));
+        for (struct cut cut = no_cut(); next_cut(pass->executor, &cut);) {
+            MT_TRY(mt_head_norm(pass->context, pass->norm, &cut.chunk));
+            MT_TRY(mt_head_logits(pass->context, &cut.chunk, &tile));
+            MT_TRY(give_logits(pass, &cut, &tile));
+            MT_TRY(mt_head_statistics(pass->context, &cut.chunk, &tile));
+        }
+        MT_TRY(close_tile(pass, n, false));
+    }
+    bool later = false;
+    for (struct cut cut = no_cut(); next_cut(pass->executor, &cut); later = true)
+        MT_TRY(mt_head_finish(pass->context, &cut.chunk, pass->executor->head.loss_sum, later));
+    return 0;
+}
+
+/* And the second. */
+static int gradient_pass(const struct pass *pass)
+{
+    struct mt_weights *weights = pass->executor->weights;
+    for (size_t n = 0; n < mt_weights_num_tiles(weights); n++) {
+        struct mt_head_tile tile;
+        MT_TRY(open_tile(pass, n, true, &tile));
+        if (n + 1 < mt_weights_num_tiles(weights))
+            MT_TRY(mt_weights_prefetch(weights, mt_weights_tile(weights, n + 1), NULL));
+        bool later = false;
+        for (struct cut cut = no_cut(); next_cut(pass->executor, &cut); later = true) {
+            MT_TRY(mt_head_norm(pass->context, pass->norm, &cut.chunk));
+            MT_TRY(mt_head_logits(pass->context, &cut.chunk, &tile));
+            MT_TRY(mt_head_backward(pass->context, &cut.chunk, &tile, pass->grad_scale, later));
+        }
+        MT_TRY(close_tile(pass, n, true));
+    }
+    bool later = false;
+    for (struct cut cut = no_cut(); next_cut(pass->executor, &cut); later = true)
+        MT_TRY(mt_head_norm_backward(pass->context, pass->norm, pass->norm_gradients, &cut.chunk, later));
+    return 0;
+}
+
+int mt_head_pass(struct mt_executor *executor, bool train, float grad_scale, float *logits)
+{
+    const size_t norm = mt_weights_norm(executor->weights);
+    struct pass pass = {
+        .executor = executor, .context = &executor->rig.context, .grad_scale = grad_scale, .logits = logits};
+    mt_updater_wait(executor->updater, mt_model_head_group(executor->model));
+    mt_updater_wait(executor->updater, mt_model_output_table(executor->model)->group);
+
+    MT_TRY(mt_weights_acquire(executor->weights, norm, &pass.norm));
+    if (train) {
+        MT_TRY(mt_gradients_begin(executor->gradients, norm, &pass.norm_gradients));
+        for (size_t m = 0; m < executor->batches.count; m++)
+            MT_TRY(mt_boundaries_before_gradient(executor->boundaries, m));
+    }
+    if (mt_weights_num_tiles(executor->weights) == 1) {
+        MT_TRY(single_pass(&pass, train));
+    } else {
+        MT_TRY(statistics_pass(&pass));
+        if (train)
+            MT_TRY(gradient_pass(&pass));
+    }
+    MT_TRY(mt_weights_release(executor->weights, norm));
+    if (train)
+        MT_TRY(mt_gradients_end(executor->gradients, norm));
+    return executor->rig.device->api->copy_to_host(executor->rig.compute, executor->head.host_loss_sum,
+                                                   executor->head.loss_sum, sizeof(double));
+}

@@ -1,0 +1,291 @@
+/* Files that a job names: relative to what, inside of what, and what is said when they are not there. */
+#include "core/base/cleanup.h"
+#include "tests/unit/job/parsing.h"
+
+#include <sys/stat.h>
+
+static void write_text(const char *path, const char *text)
+{
+    struct mt_error error = {0};
+    mt_assert_ok(mt_file_write_atomic(path, text, strlen(text), 0644, &error), &error);
+}
+
+static void make_folder(const char *path)
+{
+    struct mt_error error = {0};
+    mt_assert_ok(mt_folder_create(path, 0755, &error), &error);
+}
+
+/* A daemon's state folder: models/, datasets/, and beside them `outside/`. */
+static struct mt_job_context confined(void **state)
+{
+    make_folder(mt_test_path(state, "state/models"));
+    make_folder(mt_test_path(state, "state/datasets"));
+    make_folder(mt_test_path(state, "outside"));
+    write_text(mt_test_path(state, "outside/secret.txt"), "secret\n");
+    write_text(mt_test_path(state, "state/datasets/a.txt"), "text\n");
+    return (struct mt_job_context){.model_base = mt_test_path(state, "state/models"),
+                                   .dataset_base = mt_test_path(state, "state/datasets"),
+                                   .dataset_dir = mt_test_path(state, "state/datasets"),
+                                   .models_folder = mt_test_path(state, "state/models"),
+                                   .confined = true};
+}
+
+/* The one error of the good document with dataset.path = `path`; "" when there is none. In `text`. */
+static const char *error_of(const struct mt_job_context *context, const char *path, char text[2048])
+{
+    mt_autojson json_t *document = mt_test_job_document("x", "");
+    struct mt_job_errors errors = {0};
+    struct mt_error error = {0};
+    struct mt_job *job = NULL;
+    json_object_set_new(json_object_get(document, "dataset"), "path", json_string(path));
+    *text = '\0';
+    if (mt_job_parse(document, context, &job, &errors) < 0) {
+        assert_int_equal(errors.count, 1);
+        assert_string_equal(errors.items[0].pointer, "/dataset/path");
+        mt_job_errors_report(&errors, &error);
+        snprintf(text, 2048, "%s", error.message);
+    }
+    mt_job_errors_free(&errors);
+    mt_job_free(job);
+    return text;
+}
+
+static void over_the_api_a_relative_path_is_inside_of_the_state_folder(void **state)
+{
+    const struct mt_job_context context = confined(state);
+    mt_autojson json_t *document = mt_test_job_document("a.txt", "");
+    struct mt_job *job = mt_test_job_parse(document, &context);
+    mt_autofree char *real = realpath(mt_test_path(state, "state/datasets/a.txt"), NULL);
+    assert_string_equal(job->dataset.paths[0], real);
+    mt_job_free(job);
+}
+
+static void over_the_api_nothing_leads_out_of_the_roots(void **state)
+{
+    struct mt_job_context context = confined(state);
+    const char *outside = mt_test_path(state, "outside/secret.txt");
+    const char *link = mt_test_path(state, "state/datasets/link.txt");
+    const char *folder_link = mt_test_path(state, "state/datasets/elsewhere");
+    char text[2048];
+    assert_int_equal(symlink(outside, link), 0);
+    assert_int_equal(symlink(mt_test_path(state, "outside"), folder_link), 0);
+    const char *const paths[] = {
+        outside,
+        "/etc/passwd",
+        "../../outside/secret.txt",
+        "../datasets/../../outside/secret.txt",
+        "link.txt",
+        "elsewhere/secret.txt",
+        link,
+        "elsewhere",
+        "/nowhere/x",
+        "../datasets2",
+        "..",
+    };
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        if (!strstr(error_of(&context, paths[i], text), "is outside of the folders that jobs may name"))
+            fail_msg("%s: %s", paths[i], text);
+    }
+    /* What is outside and what is not there at all get the same answer; inside, the answer is precise. */
+    mt_assert_mentions(error_of(&context, "nothing.txt", text), "No such file");
+    assert_string_equal(error_of(&context, "../datasets/./a.txt", text), "");
+    /* A root of the administrator's. */
+    const char *const roots[] = {mt_test_path(state, "outside")};
+    context.roots = roots;
+    context.num_roots = 1;
+    assert_string_equal(error_of(&context, outside, text), "");
+    assert_string_equal(error_of(&context, "link.txt", text), "");
+    mt_assert_mentions(error_of(&context, "/etc/passwd", text), "outside");
+}
+
+static void a_root_with_a_longer_name_is_another_folder(void **state)
+{
+    const struct mt_job_context context = confined(state);
+    char text[2048];
+    make_folder(mt_test_path(state, "state/datasets-private"));
+    write_text(mt_test_path(state, "state/datasets-private/b.txt"), "text\n");
+    mt_assert_mentions(error_of(&context, mt_test_path(state, "state/datasets-private/b.txt"), text),
+                       "is outside");
+}
+
+static void a_data_set_entry_cannot_name_a_file_outside(void **state)
+{
+    const struct mt_job_context context = confined(state);
+    static const char text[] = "model: {architecture: llama, hidden_size: 8, num_layers: 1, "
+                               "num_attention_heads: 1}\ndataset: {name: sly}\n";
+    write_text(
+        mt_test_path(state, "state/datasets/dataset_info.json"),
+        "{\"sly\": {\"file_name\": \"../../outside/secret.txt\"}, \"good\": {\"file_name\": \"a.txt\"}}");
+    struct mt_error error = {0};
+    mt_autojson json_t *document = NULL;
+    struct mt_job_errors errors = {0};
+    struct mt_job *job = NULL;
+    mt_assert_ok(mt_yaml_parse(text, sizeof text - 1, "test", &document, NULL, &error), &error);
+    assert_int_equal(mt_job_parse(document, &context, &job, &errors), -EINVAL);
+    assert_int_equal(errors.count, 1);
+    assert_string_equal(errors.items[0].pointer, "/dataset/name");
+    mt_assert_mentions(errors.items[0].detail, "is outside");
+    mt_job_errors_free(&errors);
+    mt_assert_ok(mt_job_set(document, "dataset.name=good", &error), &error);
+    job = mt_test_job_parse(document, &context);
+    assert_string_equal(job->dataset.name, "good");
+    mt_job_free(job);
+}
+
+static void a_path_with_a_zero_byte_is_refused(void **state)
+{
+    const struct mt_job_context context = {0};
+    mt_autojson json_t *document = mt_test_job_document("x", "");
+    struct mt_job_errors errors = {0};
+    struct mt_job *job = NULL;
+    (void)state;
+    json_object_set_new(json_object_get(document, "dataset"), "path", json_stringn("/tmp\0/x", 7));
+    assert_int_equal(mt_job_parse(document, &context, &job, &errors), -EINVAL);
+    assert_int_equal(errors.count, 1);
+    mt_assert_mentions(errors.items[0].detail, "NUL");
+    mt_job_errors_free(&errors);
+}
+
+static void on_the_command_line_paths_are_relative_to_the_current_folder(void **state)
+{
+    char before[1024];
+    const struct mt_job_context context = {0};
+    make_folder(mt_test_path(state, "here/texts"));
+    write_text(mt_test_path(state, "here/texts/a.txt"), "text\n");
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(mt_test_path(state, "here")), 0);
+    mt_autojson json_t *document = mt_test_job_document("./texts//a.txt", "");
+    struct mt_job *job = mt_test_job_parse(document, &context);
+    char expected[2048], current[1024];
+    assert_non_null(getcwd(current, sizeof current));
+    snprintf(expected, sizeof expected, "%s/texts/a.txt", current);
+    assert_string_equal(job->dataset.paths[0], expected);
+    mt_job_free(job);
+    /* The same for a document on its way to a daemon. */
+    struct mt_error error = {0};
+    mt_assert_ok(mt_job_make_absolute(document, &error), &error);
+    assert_string_equal(json_string_value(mt_pointer_get(document, "/dataset/path")), expected);
+    mt_assert_ok(mt_job_set(document, "dataset.path=[texts, /abs]", &error), &error);
+    mt_assert_ok(mt_job_set(document, "model.tokenizer=bytes", &error), &error);
+    mt_assert_ok(mt_job_make_absolute(document, &error), &error);
+    snprintf(expected, sizeof expected, "%s/texts", current);
+    assert_string_equal(json_string_value(mt_pointer_get(document, "/dataset/path/0")), expected);
+    assert_string_equal(json_string_value(mt_pointer_get(document, "/dataset/path/1")), "/abs");
+    assert_string_equal(json_string_value(mt_pointer_get(document, "/model/tokenizer")), "bytes");
+    assert_int_equal(chdir(before), 0);
+}
+
+static void empty_data_is_said_to_be_empty(void **state)
+{
+    const struct mt_job_context context = {0};
+    char text[2048];
+    write_text(mt_test_path(state, "empty.txt"), "");
+    make_folder(mt_test_path(state, "nothing"));
+    mt_assert_mentions(error_of(&context, mt_test_path(state, "empty.txt"), text), "is empty");
+    mt_assert_mentions(error_of(&context, mt_test_path(state, "nothing"), text), "is empty");
+}
+
+/* The one error of a job that starts from the model folder or file `path`. */
+static const char *model_error_of(const char *key, const char *value, const char *cache, char text[2048])
+{
+    const struct mt_job_context context = {.hub_cache = cache};
+    struct mt_job_errors errors = {0};
+    struct mt_error error = {0};
+    struct mt_job *job = NULL;
+    mt_autojson json_t *document =
+        json_pack("{s:{s:s}, s:{s:s}}", "model", key, value, "dataset", "path", "/etc/hostname");
+    *text = '\0';
+    if (mt_job_parse(document, &context, &job, &errors) < 0) {
+        mt_job_errors_report(&errors, &error);
+        snprintf(text, 2048, "%s", error.message);
+    } else {
+        snprintf(text, 2048, "good: %s", job->model.path);
+    }
+    mt_job_errors_free(&errors);
+    mt_job_free(job);
+    return text;
+}
+
+static void a_model_folder_is_looked_into(void **state)
+{
+    char text[2048];
+    make_folder(mt_test_path(state, "model"));
+    mt_assert_mentions(model_error_of("path", mt_test_path(state, "absent"), NULL, text), "No such file");
+    mt_assert_mentions(model_error_of("path", mt_test_path(state, "model"), NULL, text), "no config.json");
+    write_text(mt_test_path(state, "model/config.json"), "{}");
+    write_text(mt_test_path(state, "model/pytorch_model.bin"), "x");
+    mt_assert_mentions(model_error_of("path", mt_test_path(state, "model"), NULL, text),
+                       "safe_serialization");
+    mt_assert_mentions(model_error_of("path", mt_test_path(state, "model/pytorch_model.bin"), NULL, text),
+                       "pickle files are never read");
+    write_text(mt_test_path(state, "model/model.safetensors"), "x");
+    mt_assert_mentions(model_error_of("path", mt_test_path(state, "model"), NULL, text), "good: ");
+    write_text(mt_test_path(state, "model.gguf"), "x");
+    mt_assert_mentions(model_error_of("path", mt_test_path(state, "model.gguf"), NULL, text),
+                       "not supported yet");
+}
+
+static void a_model_name_is_found_in_the_hub_cache(void **state)
+{
+    char text[2048];
+    const char *cache = mt_test_path(state, "hub");
+    make_folder(mt_test_path(state, "hub/models--Org--Tiny/snapshots/abc123"));
+    make_folder(mt_test_path(state, "hub/models--Org--Tiny/snapshots/000000"));
+    make_folder(mt_test_path(state, "hub/models--Org--Tiny/refs"));
+    write_text(mt_test_path(state, "hub/models--Org--Tiny/refs/main"), "abc123\n");
+    write_text(mt_test_path(state, "hub/models--Org--Tiny/snapshots/abc123/config.json"), "{}");
+    write_text(mt_test_path(state, "hub/models--Org--Tiny/snapshots/abc123/model.safetensors"), "x");
+    mt_assert_mentions(model_error_of("name", "Org/Tiny", cache, text), "good: ");
+    mt_assert_mentions(text, "/snapshots/abc123");
+    mt_assert_mentions(model_error_of("name", "Org/Other", cache, text), "hf download Org/Other");
+    mt_assert_mentions(model_error_of("name", "Org/../../etc", cache, text), "not the name of a model");
+    mt_assert_mentions(model_error_of("name", "Org/Tiny; rm -rf /", cache, text), "not the name of a model");
+}
+
+static void unknown_data_sets_name_the_known_ones(void **state)
+{
+    const struct mt_job_context context = {0};
+    struct mt_job_errors errors = {0};
+    struct mt_job *job = NULL;
+    make_folder(mt_test_path(state, "data"));
+    write_text(mt_test_path(state, "data/dataset_info.json"),
+               "{\"alpaca_en_demo\": {\"file_name\": \"a.json\"}, \"far\": {\"hf_hub_url\": \"Org/Far\"}}");
+    static const struct {
+        const char *name, *detail, *suggestion;
+    } cases[] = {
+        {"alpaca_en_dem", "it has \"alpaca_en_demo\", \"far\"", "alpaca_en_demo"},
+        {"alpaca_en_demo", "No such file", NULL},
+        {"far", "nothing is downloaded", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mt_autojson json_t *document = mt_test_job_document("x", "");
+        json_object_set_new(
+            document, "dataset",
+            json_pack("{s:s, s:s}", "name", cases[i].name, "dataset_dir", mt_test_path(state, "data")));
+        assert_int_equal(mt_job_parse(document, &context, &job, &errors), -EINVAL);
+        assert_int_equal(errors.count, 1);
+        assert_string_equal(errors.items[0].pointer, "/dataset/name");
+        mt_assert_mentions(errors.items[0].detail, cases[i].detail);
+        if (cases[i].suggestion)
+            assert_string_equal(errors.items[0].suggestion, cases[i].suggestion);
+        mt_job_errors_free(&errors);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        mt_test_in_folder(over_the_api_a_relative_path_is_inside_of_the_state_folder),
+        mt_test_in_folder(over_the_api_nothing_leads_out_of_the_roots),
+        mt_test_in_folder(a_root_with_a_longer_name_is_another_folder),
+        mt_test_in_folder(a_data_set_entry_cannot_name_a_file_outside),
+        cmocka_unit_test(a_path_with_a_zero_byte_is_refused),
+        mt_test_in_folder(on_the_command_line_paths_are_relative_to_the_current_folder),
+        mt_test_in_folder(empty_data_is_said_to_be_empty),
+        mt_test_in_folder(a_model_folder_is_looked_into),
+        mt_test_in_folder(a_model_name_is_found_in_the_hub_cache),
+        mt_test_in_folder(unknown_data_sets_name_the_known_ones),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
