@@ -244,27 +244,10 @@ static void check_batch(struct mt_job_reader *reader)
                         batch * steps * number_at(reader, "/dataset/max_seq_len"));
 }
 
-/* Keys whose other values are accepted, with a word on what they do not do. */
-static void note_values(struct mt_job_reader *reader)
-{
-    char dotted[128];
-    for (size_t i = 0; i < mt_job_num_keys; i++) {
-        const struct mt_job_key *key = &mt_job_keys[i];
-        if (!(key->flags & MT_KEY_NOTED) || !key->default_json || !mt_reader_given(reader, key->pointer))
-            continue;
-        json_t *usual = json_loads(key->default_json, JSON_DECODE_ANY, NULL);
-        if (usual && !json_equal(usual, mt_reader_get(reader, key->pointer)))
-            mt_reader_note(reader, "%s: %s.", mt_job_key_dotted(key->pointer, dotted, sizeof dotted),
-                           key->note);
-        json_decref(usual);
-    }
-}
-
 void mt_job_check(struct mt_job_reader *reader)
 {
     check_model(reader);
     check_dataset(reader);
     check_steps(reader);
     check_batch(reader);
-    note_values(reader);
 }

@@ -67,7 +67,7 @@ static void fill_field(struct mt_job_reader *reader, const struct mt_job_key *ke
         *(double *)field = json_number_value(value);
         break;
     case MT_KEY_CHOICE:
-        *(int *)field = mt_choice_find(key->choices, text)->value;
+        *(int *)field = mt_job_choice_find(key->choices, text)->value;
         break;
     case MT_KEY_PATHS:
     case MT_KEY_TEXTS:

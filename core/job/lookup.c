@@ -121,7 +121,7 @@ const char *mt_job_key_nearest(const char *block, const char *name, char *text, 
     return mt_job_key_dotted(best->pointer, text, text_bytes);
 }
 
-const struct mt_choice *mt_choice_find(const struct mt_choice *choices, const char *word)
+const struct mt_job_choice *mt_job_choice_find(const struct mt_job_choice *choices, const char *word)
 {
     for (; choices->word; choices++) {
         if (strcmp(choices->word, word) == 0)
@@ -130,13 +130,13 @@ const struct mt_choice *mt_choice_find(const struct mt_choice *choices, const ch
     return NULL;
 }
 
-const char *mt_choice_nearest(const struct mt_choice *choices, const char *word)
+const char *mt_job_choice_nearest(const struct mt_job_choice *choices, const char *word)
 {
     size_t limit = strlen(word) / 3 + 1, nearest = limit + 1;
     const char *best = NULL;
     for (; choices->word; choices++) {
         size_t distance = mt_text_distance(word, choices->word, limit);
-        if (choices->state != MT_CHOICE_LATER && distance < nearest) {
+        if (choices->state != MT_JOB_CHOICE_LATER && distance < nearest) {
             nearest = distance;
             best = choices->word;
         }
@@ -144,7 +144,7 @@ const char *mt_choice_nearest(const struct mt_choice *choices, const char *word)
     return best;
 }
 
-const char *mt_choice_word(const struct mt_choice *choices, int value)
+const char *mt_job_choice_word(const struct mt_job_choice *choices, int value)
 {
     for (; choices->word; choices++) {
         if (choices->value == value)
@@ -153,12 +153,12 @@ const char *mt_choice_word(const struct mt_choice *choices, int value)
     return NULL;
 }
 
-const char *mt_choice_list(const struct mt_choice *choices, char *text, size_t text_bytes)
+const char *mt_job_choice_list(const struct mt_job_choice *choices, char *text, size_t text_bytes)
 {
     const char *words[32];
     size_t count = 0, used = 0;
     for (; choices->word && count < 32; choices++) {
-        if (choices->state == MT_CHOICE_NOW)
+        if (choices->state == MT_JOB_CHOICE_NOW)
             words[count++] = choices->word;
     }
     *text = '\0';

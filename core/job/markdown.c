@@ -46,11 +46,11 @@ static const char introduction[] =
     "allow.\n"
     "On the command line any key can be set with `--set`: `--set training.learning_rate=3e-4`.\n";
 
-static void write_choices(FILE *out, const struct mt_choice *choices)
+static void write_choices(FILE *out, const struct mt_job_choice *choices)
 {
     const char *comma = "";
     for (; choices->word; choices++) {
-        if (choices->state == MT_CHOICE_NOW) {
+        if (choices->state == MT_JOB_CHOICE_NOW) {
             fprintf(out, "%s`%s`", comma, choices->word);
             comma = ", ";
         }
@@ -123,8 +123,6 @@ static void write_key(FILE *out, const struct mt_job_key *key)
     fputs(" | ", out);
     write_default(out, key);
     fprintf(out, " | %s", key->help);
-    if (key->flags & MT_KEY_NOTED)
-        fprintf(out, " Note: %s.", key->note);
     fputs(" |\n", out);
 }
 
@@ -159,13 +157,13 @@ static void write_aliases(FILE *out)
         fprintf(out, " `%s` |\n", mt_job_key_dotted(mt_job_aliases[i].canonical, dotted, sizeof dotted));
     }
     for (size_t i = 0; i < mt_job_num_keys; i++) {
-        const struct mt_choice *choice = mt_job_keys[i].choices;
+        const struct mt_job_choice *choice = mt_job_keys[i].choices;
         for (; choice && choice->word; choice++) {
-            if (choice->state != MT_CHOICE_ALIAS)
+            if (choice->state != MT_JOB_CHOICE_ALIAS)
                 continue;
             mt_job_key_dotted(mt_job_keys[i].pointer, dotted, sizeof dotted);
             fprintf(out, "| `%s: %s` | `%s: %s` |\n", dotted, choice->word, dotted,
-                    mt_choice_word(mt_job_keys[i].choices, choice->value));
+                    mt_job_choice_word(mt_job_keys[i].choices, choice->value));
         }
     }
 }
@@ -189,8 +187,8 @@ static void write_special(FILE *out)
             fprintf(out, "| `%s` | %s |\n", dotted, key->note);
         if (key->flags & MT_KEY_ONLY_ONE)
             fprintf(out, "| `%s`, any other value | %s |\n", dotted, key->note);
-        for (const struct mt_choice *choice = key->choices; choice && choice->word; choice++) {
-            if (choice->state == MT_CHOICE_LATER)
+        for (const struct mt_job_choice *choice = key->choices; choice && choice->word; choice++) {
+            if (choice->state == MT_JOB_CHOICE_LATER)
                 fprintf(out, "| `%s: %s` | |\n", dotted, choice->word);
         }
     }

@@ -28,11 +28,11 @@ static json_t *number(double value)
     return value == floor(value) && fabs(value) < 9e15 ? json_integer((json_int_t)value) : json_real(value);
 }
 
-static json_t *words_of(struct build *build, const struct mt_choice *choices)
+static json_t *words_of(struct build *build, const struct mt_job_choice *choices)
 {
     json_t *words = json_array();
     for (; choices->word; choices++) {
-        if (choices->state != MT_CHOICE_LATER)
+        if (choices->state != MT_JOB_CHOICE_LATER)
             append(build, words, json_string(choices->word));
     }
     return words;

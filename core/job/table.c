@@ -4,98 +4,102 @@
 
 #include "core/job/job.h"
 
-static const struct mt_choice methods[] = {
-    {"sft", MT_JOB_SFT, MT_CHOICE_NOW},
-    {"pretrain", MT_JOB_PRETRAIN, MT_CHOICE_NOW},
-    {"dpo", MT_JOB_DPO, MT_CHOICE_LATER},
+static const struct mt_job_choice methods[] = {
+    {"sft", MT_JOB_SFT, MT_JOB_CHOICE_NOW},
+    {"pretrain", MT_JOB_PRETRAIN, MT_JOB_CHOICE_NOW},
+    {"dpo", MT_JOB_DPO, MT_JOB_CHOICE_LATER},
     {NULL, 0, 0},
 };
 
-static const struct mt_choice architectures[] = {
-    {"llama", 0, MT_CHOICE_NOW},
-    {"LlamaForCausalLM", 0, MT_CHOICE_ALIAS},
-    {"qwen2", 1, MT_CHOICE_LATER},
-    {"qwen3", 2, MT_CHOICE_LATER},
-    {"mistral", 3, MT_CHOICE_LATER},
-    {"gemma2", 4, MT_CHOICE_LATER},
-    {"gemma3", 5, MT_CHOICE_LATER},
-    {"phi3", 6, MT_CHOICE_LATER},
-    {"mixtral", 7, MT_CHOICE_LATER},
-    {"qwen2_moe", 8, MT_CHOICE_LATER},
-    {"qwen3_moe", 9, MT_CHOICE_LATER},
-    {"qwen3_next", 10, MT_CHOICE_LATER},
-    {"glm4", 11, MT_CHOICE_LATER},
-    {"gpt_oss", 12, MT_CHOICE_LATER},
+static const struct mt_job_choice architectures[] = {
+    {"llama", 0, MT_JOB_CHOICE_NOW},
+    {"LlamaForCausalLM", 0, MT_JOB_CHOICE_ALIAS},
+    {"qwen2", 1, MT_JOB_CHOICE_LATER},
+    {"qwen3", 2, MT_JOB_CHOICE_LATER},
+    {"mistral", 3, MT_JOB_CHOICE_LATER},
+    {"gemma2", 4, MT_JOB_CHOICE_LATER},
+    {"gemma3", 5, MT_JOB_CHOICE_LATER},
+    {"phi3", 6, MT_JOB_CHOICE_LATER},
+    {"mixtral", 7, MT_JOB_CHOICE_LATER},
+    {"qwen2_moe", 8, MT_JOB_CHOICE_LATER},
+    {"qwen3_moe", 9, MT_JOB_CHOICE_LATER},
+    {"qwen3_next", 10, MT_JOB_CHOICE_LATER},
+    {"glm4", 11, MT_JOB_CHOICE_LATER},
+    {"gpt_oss", 12, MT_JOB_CHOICE_LATER},
     {NULL, 0, 0},
 };
 
-static const struct mt_choice dtypes[] = {
-    {"auto", MT_JOB_DTYPE_AUTO, MT_CHOICE_NOW},       {"float32", MT_JOB_DTYPE_FLOAT32, MT_CHOICE_NOW},
-    {"fp32", MT_JOB_DTYPE_FLOAT32, MT_CHOICE_ALIAS},  {"bfloat16", MT_JOB_DTYPE_BFLOAT16, MT_CHOICE_LATER},
-    {"bf16", MT_JOB_DTYPE_BFLOAT16, MT_CHOICE_LATER}, {NULL, 0, 0},
-};
-
-static const struct mt_choice overlongs[] = {
-    {"truncate", MT_JOB_OVERLONG_TRUNCATE, MT_CHOICE_NOW},
-    {"drop", MT_JOB_OVERLONG_DROP, MT_CHOICE_NOW},
-    {"error", MT_JOB_OVERLONG_ERROR, MT_CHOICE_NOW},
+static const struct mt_job_choice dtypes[] = {
+    {"auto", MT_JOB_DTYPE_AUTO, MT_JOB_CHOICE_NOW},
+    {"float32", MT_JOB_DTYPE_FLOAT32, MT_JOB_CHOICE_NOW},
+    {"fp32", MT_JOB_DTYPE_FLOAT32, MT_JOB_CHOICE_ALIAS},
+    {"bfloat16", MT_JOB_DTYPE_BFLOAT16, MT_JOB_CHOICE_NOW},
+    {"bf16", MT_JOB_DTYPE_BFLOAT16, MT_JOB_CHOICE_ALIAS},
     {NULL, 0, 0},
 };
 
-static const struct mt_choice lr_schedulers[] = {
-    {"constant", MT_JOB_LR_CONSTANT, MT_CHOICE_NOW},
-    {"linear", MT_JOB_LR_LINEAR, MT_CHOICE_NOW},
-    {"cosine", MT_JOB_LR_COSINE, MT_CHOICE_NOW},
-    {"wsd", MT_JOB_LR_WSD, MT_CHOICE_NOW},
+static const struct mt_job_choice overlongs[] = {
+    {"truncate", MT_JOB_OVERLONG_TRUNCATE, MT_JOB_CHOICE_NOW},
+    {"drop", MT_JOB_OVERLONG_DROP, MT_JOB_CHOICE_NOW},
+    {"error", MT_JOB_OVERLONG_ERROR, MT_JOB_CHOICE_NOW},
     {NULL, 0, 0},
 };
 
-static const struct mt_choice optimizers[] = {
-    {"adamw", MT_JOB_ADAMW, MT_CHOICE_NOW},
-    {"deepspeed_adam", MT_JOB_ADAMW, MT_CHOICE_ALIAS},
-    {"adamw_8bit", 1, MT_CHOICE_LATER},
-    {"adafactor", 2, MT_CHOICE_LATER},
-    {"lion", 3, MT_CHOICE_LATER},
-    {"muon", 4, MT_CHOICE_LATER},
-    {"sgd", 5, MT_CHOICE_LATER},
+static const struct mt_job_choice lr_schedulers[] = {
+    {"constant", MT_JOB_LR_CONSTANT, MT_JOB_CHOICE_NOW},
+    {"linear", MT_JOB_LR_LINEAR, MT_JOB_CHOICE_NOW},
+    {"cosine", MT_JOB_LR_COSINE, MT_JOB_CHOICE_NOW},
+    {"wsd", MT_JOB_LR_WSD, MT_JOB_CHOICE_NOW},
     {NULL, 0, 0},
 };
 
-static const struct mt_choice stores[] = {
-    {"ram", MT_JOB_STORE_RAM, MT_CHOICE_NOW},
-    {"nvme", MT_JOB_STORE_NVME, MT_CHOICE_LATER},
+static const struct mt_job_choice optimizers[] = {
+    {"adamw", MT_JOB_ADAMW, MT_JOB_CHOICE_NOW},
+    {"deepspeed_adam", MT_JOB_ADAMW, MT_JOB_CHOICE_ALIAS},
+    {"adamw_8bit", 1, MT_JOB_CHOICE_LATER},
+    {"adafactor", 2, MT_JOB_CHOICE_LATER},
+    {"lion", 3, MT_JOB_CHOICE_LATER},
+    {"muon", 4, MT_JOB_CHOICE_LATER},
+    {"sgd", 5, MT_JOB_CHOICE_LATER},
     {NULL, 0, 0},
 };
 
-static const struct mt_choice offloads[] = {
-    {"auto", MT_JOB_OFFLOAD_AUTO, MT_CHOICE_NOW},
-    {"on", MT_JOB_OFFLOAD_ON, MT_CHOICE_LATER},
-    {"off", MT_JOB_OFFLOAD_OFF, MT_CHOICE_NOW},
+static const struct mt_job_choice stores[] = {
+    {"ram", MT_JOB_STORE_RAM, MT_JOB_CHOICE_NOW},
+    {"nvme", MT_JOB_STORE_NVME, MT_JOB_CHOICE_LATER},
     {NULL, 0, 0},
 };
 
-static const struct mt_choice recomputes[] = {
-    {"auto", MT_JOB_RECOMPUTE_AUTO, MT_CHOICE_NOW},
-    {"always", MT_JOB_RECOMPUTE_ALWAYS, MT_CHOICE_NOW},
-    {"never", MT_JOB_RECOMPUTE_NEVER, MT_CHOICE_LATER},
+static const struct mt_job_choice offloads[] = {
+    {"auto", MT_JOB_OFFLOAD_AUTO, MT_JOB_CHOICE_NOW},
+    {"on", MT_JOB_OFFLOAD_ON, MT_JOB_CHOICE_NOW},
+    {"off", MT_JOB_OFFLOAD_OFF, MT_JOB_CHOICE_NOW},
     {NULL, 0, 0},
 };
 
-static const struct mt_choice devices[] = {
-    {"auto", 0, MT_CHOICE_NOW},   {"cpu", 1, MT_CHOICE_NOW},      {"cpu-discrete", 2, MT_CHOICE_NOW},
-    {"cuda", 3, MT_CHOICE_LATER}, {"cuda:N", 4, MT_CHOICE_LATER}, {NULL, 0, 0},
-};
-
-static const struct mt_choice backends[] = {
-    {"nccl", 0, MT_CHOICE_NOW},
+static const struct mt_job_choice recomputes[] = {
+    {"auto", MT_JOB_RECOMPUTE_AUTO, MT_JOB_CHOICE_NOW},
+    {"always", MT_JOB_RECOMPUTE_ALWAYS, MT_JOB_CHOICE_NOW},
+    {"never", MT_JOB_RECOMPUTE_NEVER, MT_JOB_CHOICE_NOW},
     {NULL, 0, 0},
 };
 
-static const struct mt_choice activations[] = {
-    {"silu", 0, MT_CHOICE_NOW},
-    {"swish", 0, MT_CHOICE_ALIAS},
-    {"gelu", 1, MT_CHOICE_LATER},
-    {"relu", 2, MT_CHOICE_LATER},
+static const struct mt_job_choice devices[] = {
+    {"auto", 0, MT_JOB_CHOICE_NOW},         {"cpu", 1, MT_JOB_CHOICE_NOW},
+    {"cpu-discrete", 2, MT_JOB_CHOICE_NOW}, {"cuda", 3, MT_JOB_CHOICE_LATER},
+    {"cuda:N", 4, MT_JOB_CHOICE_LATER},     {NULL, 0, 0},
+};
+
+static const struct mt_job_choice backends[] = {
+    {"nccl", 0, MT_JOB_CHOICE_NOW},
+    {NULL, 0, 0},
+};
+
+static const struct mt_job_choice activations[] = {
+    {"silu", 0, MT_JOB_CHOICE_NOW},
+    {"swish", 0, MT_JOB_CHOICE_ALIAS},
+    {"gelu", 1, MT_JOB_CHOICE_LATER},
+    {"relu", 2, MT_JOB_CHOICE_LATER},
     {NULL, 0, 0},
 };
 
@@ -202,9 +206,9 @@ const struct mt_job_key mt_job_keys[] = {
            RANGE(0, MAX_VOCABULARY), DEFAULT_TEXT("the tokenizer's")),
     CONFIG("pad_token_id", MT_KEY_TOKEN_IDS, "Id that fills batches in other programs; MegaTrain never pads.",
            FLAGS(MT_KEY_CONFIG), RANGE(0, MAX_VOCABULARY), DEFAULT_TEXT("the tokenizer's")),
-    CONFIG("attention_dropout", MT_KEY_NUMBER, "Kept in config.json for other programs.",
-           FLAGS(MT_KEY_CONFIG | MT_KEY_BELOW | MT_KEY_NOTED), RANGE(0, 1), DEFAULT_TEXT("0"),
-           NOTE("dropout is not applied")),
+    CONFIG("attention_dropout", MT_KEY_NUMBER,
+           "Kept in config.json for other programs; dropout is not applied.",
+           FLAGS(MT_KEY_CONFIG | MT_KEY_BELOW), RANGE(0, 1), DEFAULT_TEXT("0")),
     CONFIG("use_cache", MT_KEY_BOOL, "Kept in config.json for other programs.", FLAGS(MT_KEY_CONFIG),
            DEFAULT_TEXT("true")),
 
@@ -303,9 +307,8 @@ const struct mt_job_key mt_job_keys[] = {
         "Gradient slabs on the device that wait to be copied to the host.", RANGE(1, MAX_COUNT), DEFAULT("4"),
         UNIT("slabs")),
     KEY("/memory/checkpoint_interval", MT_KEY_COUNT, FIELD(memory.checkpoint_interval),
-        "Keep the input of every k-th layer for the backward pass.", FLAGS(MT_KEY_NOTED), RANGE(1, 8192),
-        DEFAULT("1"), UNIT("layers"),
-        NOTE("the input of every layer is kept so far, which gives the same results")),
+        "Keep the input of every k-th layer for the backward pass; k layers are then resident together.",
+        RANGE(1, 64), DEFAULT("1"), UNIT("layers")),
     KEY("/memory/activation_offload", MT_KEY_CHOICE, FIELD(memory.activation_offload),
         "Whether kept inputs wait in host memory.", CHOICES(offloads), DEFAULT("\"auto\"")),
     KEY("/memory/recompute", MT_KEY_CHOICE, FIELD(memory.recompute),
@@ -379,10 +382,10 @@ const size_t mt_job_num_aliases = sizeof mt_job_aliases / sizeof *mt_job_aliases
 
 const char *mt_job_method_name(enum mt_job_method method)
 {
-    return mt_choice_word(methods, method);
+    return mt_job_choice_word(methods, method);
 }
 
 const char *mt_job_lr_scheduler_name(enum mt_job_lr_scheduler scheduler)
 {
-    return mt_choice_word(lr_schedulers, scheduler);
+    return mt_job_choice_word(lr_schedulers, scheduler);
 }

@@ -35,19 +35,18 @@ enum mt_key_flags {
     MT_KEY_BELOW = 1 << 4,     /* the maximum itself is not allowed */
     MT_KEY_ONLY_ONE = 1 << 5,  /* values other than the minimum are not supported yet */
     MT_KEY_PLANNABLE = 1 << 6, /* values that are not supported yet are fine in a dry run */
-    MT_KEY_NOTED = 1 << 7,     /* values other than the default are accepted with the note */
 };
 
-enum mt_choice_state {
-    MT_CHOICE_NOW,
-    MT_CHOICE_ALIAS, /* another word for the first choice of the same value */
-    MT_CHOICE_LATER, /* known, not supported yet */
+enum mt_job_choice_state {
+    MT_JOB_CHOICE_NOW,
+    MT_JOB_CHOICE_ALIAS, /* another word for the first choice of the same value */
+    MT_JOB_CHOICE_LATER, /* known, not supported yet */
 };
 
-struct mt_choice {
+struct mt_job_choice {
     const char *word; /* NULL ends the list */
     int value;
-    enum mt_choice_state state;
+    enum mt_job_choice_state state;
 };
 
 #define MT_KEY_NO_FIELD ((size_t)-1)
@@ -57,7 +56,7 @@ struct mt_job_key {
     enum mt_key_type type;
     unsigned flags;
     double minimum, maximum; /* of numbers and of the elements of lists of numbers */
-    const struct mt_choice *choices;
+    const struct mt_job_choice *choices;
     const char *default_json; /* NULL: none, or one that follows from other keys (default_text) */
     const char *default_text; /* for people, where default_json does not say it */
     const char *unit;         /* or NULL */
@@ -90,11 +89,11 @@ const char *mt_job_key_dotted(const char *pointer, char *text, size_t text_bytes
  * when elsewhere; NULL when none is near. Writes to `text`. */
 const char *mt_job_key_nearest(const char *block, const char *name, char *text, size_t text_bytes);
 /* The nearest of the choices that are supported now, or NULL. */
-const char *mt_choice_nearest(const struct mt_choice *choices, const char *word);
-const struct mt_choice *mt_choice_find(const struct mt_choice *choices, const char *word);
+const char *mt_job_choice_nearest(const struct mt_job_choice *choices, const char *word);
+const struct mt_job_choice *mt_job_choice_find(const struct mt_job_choice *choices, const char *word);
 /* The word that stands for a value. */
-const char *mt_choice_word(const struct mt_choice *choices, int value);
+const char *mt_job_choice_word(const struct mt_job_choice *choices, int value);
 /* "a, b or c" of what is supported now. */
-const char *mt_choice_list(const struct mt_choice *choices, char *text, size_t text_bytes);
+const char *mt_job_choice_list(const struct mt_job_choice *choices, char *text, size_t text_bytes);
 
 #endif

@@ -216,22 +216,22 @@ static json_t *check_name(const struct check *check)
 static json_t *check_choice(const struct check *check)
 {
     char list[256];
-    const struct mt_choice *choices = check->key->choices;
+    const struct mt_job_choice *choices = check->key->choices;
     const char *text = json_string_value(check->value);
-    mt_choice_list(choices, list, sizeof list);
+    mt_job_choice_list(choices, list, sizeof list);
     if (!text)
         return fail(check, NULL, "%s must be %s%s, found %s", name_of(check),
                     strchr(list, ' ') ? "one of " : "", list, describe(check));
-    const struct mt_choice *choice = mt_choice_find(choices, text);
+    const struct mt_job_choice *choice = mt_job_choice_find(choices, text);
     bool plannable = (check->key->flags & MT_KEY_PLANNABLE) && check->reader->context->purpose == MT_JOB_PLAN;
     if (!choice || strlen(text) != json_string_length(check->value)) {
-        const char *nearest = mt_choice_nearest(choices, text);
+        const char *nearest = mt_job_choice_nearest(choices, text);
         return fail(check, nearest, "%s must be %s%s, found %s", name_of(check),
                     strchr(list, ' ') ? "one of " : "", list, describe(check));
     }
-    if (choice->state == MT_CHOICE_LATER && !plannable)
+    if (choice->state == MT_JOB_CHOICE_LATER && !plannable)
         return fail(check, NULL, "%s: %s is not supported yet; what is: %s", name_of(check), text, list);
-    return made(check, json_string(mt_choice_word(choices, choice->value)));
+    return made(check, json_string(mt_job_choice_word(choices, choice->value)));
 }
 
 /* cuda:N, with N up to four digits. */
@@ -259,13 +259,13 @@ static json_t *check_device(const struct check *check)
         snprintf(number, sizeof number, "cuda:%d", (int)json_integer_value(value));
         text = number;
     }
-    mt_choice_list(check->key->choices, list, sizeof list);
-    const struct mt_choice *choice =
-        text ? mt_choice_find(check->key->choices, is_cuda_number(text) ? "cuda:N" : text) : NULL;
+    mt_job_choice_list(check->key->choices, list, sizeof list);
+    const struct mt_job_choice *choice =
+        text ? mt_job_choice_find(check->key->choices, is_cuda_number(text) ? "cuda:N" : text) : NULL;
     if (!choice || strcmp(text, "cuda:N") == 0)
-        return fail(check, text ? mt_choice_nearest(check->key->choices, text) : NULL,
+        return fail(check, text ? mt_job_choice_nearest(check->key->choices, text) : NULL,
                     "%s must be %s, found %s", name_of(check), list, describe(check));
-    if (choice->state == MT_CHOICE_LATER && check->reader->context->purpose != MT_JOB_PLAN)
+    if (choice->state == MT_JOB_CHOICE_LATER && check->reader->context->purpose != MT_JOB_PLAN)
         return fail(check, NULL, "%s: %s is not supported yet; what is: %s", name_of(check), text, list);
     return made(check, json_string(text));
 }

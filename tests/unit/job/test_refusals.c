@@ -61,6 +61,7 @@ static const struct refusal refusals[] = {
     {"priority=1001", "/priority", "at most 1000", NULL},
     /* choices */
     {"method=sfft", "/method", "one of sft or pretrain", "sft"},
+    {"memory.checkpoint_interval=65", "/memory/checkpoint_interval", "at most 64", NULL},
     {"training.lr_scheduler=cosin", "/training/lr_scheduler", "constant, linear, cosine or wsd", "cosine"},
     {"optimizer.type=adamv", "/optimizer/type", "must be adamw", "adamw"},
     /* known, not supported yet */
