@@ -27,6 +27,14 @@ if grep -rnwIE 'TO''DO|FIX''ME|X''XX' --exclude-dir=build --exclude-dir=.git --e
     failed=1
 fi
 
+say "functions that have a better one"
+# No bound, no error, or no safety between threads: strto*, snprintf, strtok_r, mt_random_*, posix_spawn instead.
+if grep -nwE '(atoi|atol|atoll|atof|gets|sprintf|vsprintf|strtok|rand|srand|system|popen|tmpnam|mktemp) ?\(' \
+    $(files '*.c') $(files '*.h'); then
+    echo "lint: use what the comment in tests/lint/tree.sh names instead of these functions" >&2
+    failed=1
+fi
+
 say "shell and Python syntax"
 for script in $(files '*.sh') packaging/*.sh .ci/run $(find demo -name '*.sh' 2>/dev/null); do
     case $(head -n 1 "$script") in

@@ -260,10 +260,11 @@ static void many_keys_are_read_in_good_time(void **state)
 {
     (void)state;
     enum { KEYS = 90000 };
-    char *text = malloc((size_t)KEYS * 16);
+    const size_t capacity = (size_t)KEYS * 18;
+    char *text = malloc(capacity);
     size_t used = 0;
     for (int i = 0; i < KEYS; i++)
-        used += (size_t)sprintf(text + used, "key%d: %d\n", i, i);
+        used += (size_t)snprintf(text + used, capacity - used, "key%d: %d\n", i, i);
     mt_autojson json_t *value = NULL;
     struct mt_error error;
     mt_assert_ok(mt_yaml_parse(text, used, "text", &value, NULL, &error), &error);
