@@ -106,8 +106,13 @@ endif
 # --- main targets ----------------------------------------------------------------------------------------------
 
 .PHONY: all programs tests demo check check-run bench bench-run lint asan tsan install clean help packages \
-        no-cuda FORCE
-all: $(core_archive) $(programs) $(modules)
+        have-packages no-cuda FORCE
+all: have-packages $(core_archive) $(programs) $(modules)
+
+# Without a library the compiler would complain about its header, which helps nobody.
+have-packages:
+	@packaging/install-packages.sh --check build
+$(BUILD)/flags: | have-packages
 
 no-cuda:
 	@echo "  NOTE    no CUDA toolkit (nvcc) found: building without the CUDA backend in gpu/"

@@ -1,8 +1,15 @@
 #!/bin/sh
 # Installs what is missing of the given sections (build, test, lint) of packaging/packages.txt, and says so.
 # Silent when nothing is missing. Where there is no apt, it names what is missing and leaves it to you.
+#   install-packages.sh SECTION...           install
+#   install-packages.sh --check SECTION...   only say what is missing, and fail when something is
 set -eu
 list=$(dirname "$0")/packages.txt
+check=no
+if [ "$1" = --check ]; then
+    check=yes
+    shift
+fi
 
 # Lines "package what-for" of the sections named.
 wanted=$(awk -v sections=" $* " '
@@ -42,6 +49,12 @@ $name
     esac
 done
 [ -z "$missing" ] && exit 0
+
+if [ $check = yes ]; then
+    echo "Packages that MegaTrain needs are missing:$missing" >&2
+    echo "To install them: packaging/install-packages.sh $*   (make check and make demo do it, too)" >&2
+    exit 1
+fi
 
 echo "Installing packages that MegaTrain needs (list: packaging/packages.txt):"
 for name in $missing; do
