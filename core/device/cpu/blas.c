@@ -20,8 +20,8 @@
 #if defined(__SANITIZE_THREAD__)
 /* The library is not instrumented: what it reads and writes is announced, its own locks are no edges. */
 #include <sanitizer/tsan_interface.h>
-void __tsan_read_range(void *address, unsigned long bytes);
-void __tsan_write_range(void *address, unsigned long bytes);
+void __tsan_read_range(void *address, long bytes);
+void __tsan_write_range(void *address, long bytes);
 void AnnotateIgnoreSyncBegin(const char *file, int line);
 void AnnotateIgnoreSyncEnd(const char *file, int line);
 
@@ -30,9 +30,9 @@ static void announce(const float *matrix, size_t rows, size_t cols, size_t strid
     for (size_t row = 0; row < rows; row++) {
         void *address = (void *)(uintptr_t)(matrix + row * stride);
         if (write)
-            __tsan_write_range(address, cols * sizeof(float));
+            __tsan_write_range(address, (long)(cols * sizeof(float)));
         else
-            __tsan_read_range(address, cols * sizeof(float));
+            __tsan_read_range(address, (long)(cols * sizeof(float)));
     }
 }
 #endif

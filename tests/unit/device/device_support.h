@@ -24,6 +24,9 @@ void rig_close(struct rig *rig);
 /* Waits for the stream; the device must be well. */
 void rig_wait(struct rig *rig);
 
+/* References touch nothing that threads share, and are slow enough without being watched. */
+#define UNSEEN __attribute__((no_sanitize("thread")))
+
 /* A tensor: values in fp64 (each one exact in its type) and a device copy. */
 struct tensor {
     struct rig *rig;

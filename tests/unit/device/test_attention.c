@@ -9,7 +9,7 @@ struct problem {
     double *out, *lse;
 };
 
-static void reference(struct problem *p)
+UNSEEN static void reference(struct problem *p)
 {
     const size_t group = p->heads / p->kv_heads;
     double *scores = malloc(sizeof(double) * 4096);
@@ -64,7 +64,7 @@ static double loss(void *context)
 
 /* Naive gradients in fp64, for shapes that are too large for finite differences; shown right by those on the
  * small ones. */
-static void reference_gradients(struct problem *p, double *dq, double *dk, double *dv)
+UNSEEN static void reference_gradients(struct problem *p, double *dq, double *dk, double *dv)
 {
     const size_t group = p->heads / p->kv_heads;
     reference(p);

@@ -7,7 +7,7 @@ struct problem {
     double *y;
 };
 
-static void reference(struct problem *p)
+UNSEEN static void reference(struct problem *p)
 {
     for (size_t t = 0; t < p->tokens; t++)
         for (size_t o = 0; o < p->out; o++) {
