@@ -282,11 +282,17 @@ install: all
 	$(INSTALL) -m 644 LICENSE $(wildcard README.md docs/*.md) '$(DESTDIR)$(PREFIX)/share/doc/megatrain'
 	$(if $(filter %.so,$(modules)),$(INSTALL) -d '$(DESTDIR)$(PREFIX)/lib/megatrain' && \
 	    $(INSTALL) -m 755 $(filter %.so,$(modules)) '$(DESTDIR)$(PREFIX)/lib/megatrain')
-	$(if $(wildcard etc),cd etc && find . -type f -exec $(INSTALL) -D -m 644 {} '$(DESTDIR)/etc/megatrain/{}' \;)
-	$(foreach kind,service:systemd/system socket:systemd/system sysusers:sysusers.d tmpfiles:tmpfiles.d,\
-	    $(call install_units,$(firstword $(subst :, ,$(kind))),$(lastword $(subst :, ,$(kind)))))
+# A configuration that someone has changed stays; the new one is put beside it.
+	@$(foreach file,$(wildcard etc/*.conf etc/*/*),to='$(DESTDIR)/etc/megatrain/$(file:etc/%=%)'; \
+	    if [ -e "$$to" ] && ! cmp -s $(file) "$$to"; then to="$$to.new"; echo "  NOTE    kept $${to%.new}, new one in $$to"; fi; \
+	    $(INSTALL) -D -m 644 $(file) "$$to";)
+	$(foreach kind,service:systemd/system:.service sysusers:sysusers.d:.conf tmpfiles:tmpfiles.d:.conf,\
+	    $(call install_units,$(word 1,$(subst :, ,$(kind))),$(word 2,$(subst :, ,$(kind))),$(word 3,$(subst :, ,$(kind)))))
 
+# What systemd reads stands under its own names (sysusers.d and tmpfiles.d want .conf), with this PREFIX in it.
 define install_units
-$(if $(wildcard systemd/*.$(1)),$(INSTALL) -d '$(DESTDIR)$(PREFIX)/lib/$(2)' && \
-    $(INSTALL) -m 644 $(wildcard systemd/*.$(1)) '$(DESTDIR)$(PREFIX)/lib/$(2)';)
+$(foreach file,$(wildcard systemd/*.$(1)),$(INSTALL) -d '$(DESTDIR)$(PREFIX)/lib/$(2)' && \
+    sed 's|/usr/bin/|$(PREFIX)/bin/|g; s|/usr/share/|$(PREFIX)/share/|g' $(file) \
+    >'$(DESTDIR)$(PREFIX)/lib/$(2)/$(basename $(notdir $(file)))$(3)' && \
+    chmod 644 '$(DESTDIR)$(PREFIX)/lib/$(2)/$(basename $(notdir $(file)))$(3)';)
 endef

@@ -14,6 +14,9 @@
 /* A second process (someone's sqlite3 shell) may hold the lock for a moment. */
 #define BUSY_TIMEOUT_MS 5000
 
+/* The file grows by so much at a time, so that there is room in it when the disk has none. */
+#define CHUNK_BYTES (256 << 10)
+
 int mt_database_fail(sqlite3 *db, struct mt_error *error, const char *what)
 {
     const char *path = db ? sqlite3_db_filename(db, "main") : NULL;
@@ -69,13 +72,27 @@ int mt_database_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **statement, 
     return 0;
 }
 
+/* The disk is full: moves what the log holds into the database, whose file has room ahead, so that the next
+ * writes fill the log from its beginning and need no new space. Without this even a DELETE could not be
+ * recorded. */
+static void make_room_in_log(sqlite3 *db)
+{
+    sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL);
+}
+
 int mt_database_run(sqlite3 *db, sqlite3_stmt *statement, struct mt_error *error)
 {
     int step;
     do
         step = sqlite3_step(statement);
     while (step == SQLITE_ROW);
-    return step == SQLITE_DONE ? 0 : mt_database_fail(db, error, "write");
+    if (step == SQLITE_DONE)
+        return 0;
+    int r = mt_database_fail(db, error, "write");
+    sqlite3_reset(statement);
+    if (r == -ENOSPC && sqlite3_get_autocommit(db))
+        make_room_in_log(db);
+    return r;
 }
 
 int mt_database_begin(sqlite3 *db, struct mt_error *error)
@@ -90,6 +107,8 @@ int mt_database_end(sqlite3 *db, int result, struct mt_error *error)
     /* A full disk makes SQLite roll back by itself; asking again is then an error that means nothing. */
     if (result < 0 && !sqlite3_get_autocommit(db))
         sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    if (result == -ENOSPC)
+        make_room_in_log(db);
     return result;
 }
 
@@ -203,8 +222,12 @@ int mt_database_open(const char *path, sqlite3 **db, struct mt_error *error)
         r = mt_database_exec(
             *db,
             "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;"
-            "PRAGMA journal_size_limit=8388608; PRAGMA cache_size=-2000; PRAGMA trusted_schema=OFF",
+            "PRAGMA wal_autocheckpoint=100; PRAGMA journal_size_limit=4194304; PRAGMA cache_size=-2000;"
+            "PRAGMA trusted_schema=OFF",
             error);
+    int chunk = CHUNK_BYTES;
+    if (r == 0)
+        sqlite3_file_control(*db, "main", SQLITE_FCNTL_CHUNK_SIZE, &chunk);
     if (r == 0)
         r = check_health(*db, error);
     if (r == 0)

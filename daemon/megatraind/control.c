@@ -105,6 +105,8 @@ static enum mt_control_result act(void *context, const char *id, enum mt_control
     struct mt_daemon *daemon = context;
     struct mt_queue_job *row = NULL;
     int r = mt_queue_act(daemon->queue, id, actions[action], &row, error);
+    if (r == -ENOSPC) /* the queue has just made what room it could */
+        r = mt_queue_act(daemon->queue, id, actions[action], &row, error);
     if (r < 0)
         return mt_control_result_of(r);
     if (action == MT_CONTROL_CHECKPOINT && want_save(daemon, row->id) < 0) {
@@ -119,6 +121,8 @@ static enum mt_control_result remove_job(void *context, const char *id, struct m
 {
     struct mt_daemon *daemon = context;
     int r = mt_queue_remove(daemon->queue, id, error);
+    if (r == -ENOSPC)
+        r = mt_queue_remove(daemon->queue, id, error);
     if (r == 0)
         mt_janitor_take(daemon->janitor, id);
     return mt_control_result_of(r);

@@ -4,12 +4,16 @@
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/size.h"
 #include "core/job/job.h"
 #include "daemon/megatraind/control.h"
 #include "daemon/megatraind/job_object.h"
 
 #include <errno.h>
 #include <string.h>
+#include <sys/statvfs.h>
+
+#define RESERVE_BYTES (UINT64_C(8) << 20)
 
 static void free_job(struct mt_job **job)
 {
@@ -46,6 +50,22 @@ static int parse(const struct mt_daemon *daemon, const json_t *document, struct 
         .num_roots = daemon->options.allow_path.count,
     };
     return mt_job_parse(document, &context, job, errors);
+}
+
+/* The last of a disk is kept for what was accepted before: its states, and the removals that make room. */
+static int check_room(const struct mt_daemon *daemon, struct mt_error *error)
+{
+    struct statvfs status;
+    if (statvfs(daemon->state_folder, &status) < 0)
+        return 0;
+    uint64_t total = status.f_blocks * status.f_frsize, available = status.f_bavail * status.f_frsize;
+    uint64_t reserve = total / 16 < RESERVE_BYTES ? total / 16 : RESERVE_BYTES;
+    char text[32];
+    if (available >= reserve)
+        return 0;
+    return mt_error_set(error, -ENOSPC, MT_REASON_DISK_FULL,
+                        "the disk of %s is full (%s left); remove old jobs or make room, and submit again",
+                        daemon->state_folder, mt_size_format((size_t)available, text, sizeof text));
 }
 
 /* The folder of the job with its job.json, durable: file, folder, and the folder's own name. */
@@ -116,7 +136,9 @@ enum mt_control_result mt_submit(void *context, const struct mt_control_submissi
         .idempotency_key = submission->idempotency_key,
         .body_sha256 = submission->body_sha256,
     };
-    r = write_folder(daemon, folder, job, error);
+    r = check_room(daemon, error);
+    if (r == 0)
+        r = write_folder(daemon, folder, job, error);
     if (r == 0)
         r = mt_queue_submit(daemon->queue, &insertion, &row, error);
     if (r < 0) {

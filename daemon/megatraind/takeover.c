@@ -101,6 +101,22 @@ static int64_t step_of_name(const char *name)
     return strtoll(name + 5, NULL, 10);
 }
 
+/* Nobody has told us that its hashes agree; that every file is there and of its size can be seen. */
+static bool files_are_there(const char *folder, const json_t *files)
+{
+    size_t index;
+    json_t *file;
+    json_array_foreach(files, index, file)
+    {
+        const char *name = json_string_value(json_object_get(file, "name"));
+        mt_autofree char *path = name ? mt_path_join(folder, name) : NULL;
+        struct stat status;
+        if (!path || stat(path, &status) < 0 || status.st_size != integer_of(file, "bytes"))
+            return false;
+    }
+    return json_array_size(files) > 0;
+}
+
 static void add_checkpoint(struct mt_run *run, const char *folder, int64_t step)
 {
     struct mt_error error = {0};
@@ -120,7 +136,7 @@ static void add_checkpoint(struct mt_run *run, const char *folder, int64_t step)
         .bytes = integer_of(manifest, "bytes"),
         .loss = json_is_number(loss) ? json_number_value(loss) : NAN,
         .created_at = created ? created : mt_time_format(mt_time_unix_microseconds(), now),
-        .verified = false, /* nobody has told us that its hashes agreed */
+        .verified = files_are_there(folder, json_object_get(manifest, "files")),
     };
     if (mt_queue_add_checkpoint(run->daemon->queue, run->worker.job_id, &checkpoint, &error) < 0)
         mt_log(LOG_WARNING, "job %s: %s", run->worker.job_id, error.message);

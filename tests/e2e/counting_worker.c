@@ -148,8 +148,9 @@ static void save(void)
     mt_folder_create(inner, 0755, NULL);
     mt_file_write_atomic(value, run.value, 64, 0644, NULL);
     mt_time_format(mt_time_unix_microseconds(), now);
-    json_t *content = json_pack("{s:i, s:I, s:f, s:s, s:i}", "format", 1, "step", (json_int_t)run.step,
-                                "loss", loss_at(run.step), "created_at", now, "bytes", 64);
+    json_t *content = json_pack("{s:i, s:I, s:f, s:s, s:i, s:[{s:s, s:i, s:s}]}", "format", 1, "step",
+                                (json_int_t)run.step, "loss", loss_at(run.step), "created_at", now, "bytes", 64,
+                                "files", "name", "value", "bytes", 64, "hash", "");
     mt_autofree char *text = json_dumps(content, 0);
     json_decref(content);
     mt_file_write_atomic(manifest, text, strlen(text), 0644, NULL);

@@ -262,9 +262,10 @@ static int fill_a_small_disk(const char *folder)
         return 1;
     size_t accepted = 0;
     char ids[400][MT_ID_BYTES];
-    json_t *document = json_pack("{s:s}", "name",
-                                 "a document of some length, so that a disk of one mebibyte is full after "
-                                 "a few hundred of them at most, whatever the log beside the database takes");
+    char long_name[4096];
+    memset(long_name, 'n', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = '\0';
+    json_t *document = json_pack("{s:s}", "name", long_name);
     int r = 0;
     while (accepted < 400) {
         mt_id_new(ids[accepted]);
