@@ -82,28 +82,27 @@ MT_INLINE float softmax_row(float *s, size_t first, size_t last, size_t keys, fl
         memset(s, 0, keys * sizeof *s);
         return 1;
     }
-    float largest = *max;
-    mt_vf lanes = mt_vf_set(largest);
-    for (size_t i = first; i < last; i += MT_LANES) {
-        const size_t count = last - i;
-        mt_vf v = mt_vf_load_part(s + i, count);
-        if (softcap > 0) {
-            v = softcap * mt_vf_tanh(v * (1.0f / softcap));
-            mt_vf_store_part(s + i, v, count);
-        }
-        if (count < MT_LANES)
-            v = mt_vf_select(mt_vi_below(count), v, lanes);
-        lanes = mt_vf_max(v, lanes);
-    }
-    largest = mt_vf_largest(lanes);
+    const size_t whole = first + (last - first) / MT_LANES * MT_LANES, rest = last - whole;
+    if (softcap > 0)
+        for (size_t i = first; i < last; i += MT_LANES)
+            mt_vf_store_part(s + i, softcap * mt_vf_tanh(mt_vf_load_part(s + i, last - i) * (1.0f / softcap)),
+                             last - i);
+    mt_vf lanes = mt_vf_set(*max);
+    for (size_t i = first; i < whole; i += MT_LANES)
+        lanes = mt_vf_max(mt_vf_load(s + i), lanes);
+    const mt_vf end = mt_vf_load_part(s + whole, rest);
+    lanes = mt_vf_max(mt_vf_select(mt_vi_below(rest), end, lanes), lanes);
+    const float largest = mt_vf_largest(lanes);
     mt_vf total = mt_vf_set(0);
-    for (size_t i = first; i < last; i += MT_LANES) {
-        const size_t count = last - i;
-        mt_vf e = mt_vf_exp(mt_vf_load_part(s + i, count) - largest);
-        if (count < MT_LANES)
-            e = mt_vf_select(mt_vi_below(count), e, mt_vf_set(0));
+    for (size_t i = first; i < whole; i += MT_LANES) {
+        const mt_vf e = mt_vf_exp(mt_vf_load(s + i) - largest);
         total += e;
-        mt_vf_store_part(s + i, e, count);
+        mt_vf_store(s + i, e);
+    }
+    if (rest) {
+        const mt_vf e = mt_vf_select(mt_vi_below(rest), mt_vf_exp(end - largest), mt_vf_set(0));
+        total += e;
+        mt_vf_store_part(s + whole, e, rest);
     }
     memset(s, 0, first * sizeof *s);
     memset(s + last, 0, (keys - last) * sizeof *s);

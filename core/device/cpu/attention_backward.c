@@ -27,7 +27,6 @@ struct backward_context {
 struct scratch {
     float *q, *dout, *dq;    /* [R, dim]; q times scale */
     float *scores, *dscores; /* [R, K] */
-    float *slope;            /* [R, K] where scores are capped */
     float *lse, *d;          /* [R] */
     float *k_room, *v_room;  /* [K, dim] where they are widened */
     float *dk, *dv;          /* [blocks of the slice, K, dim] */
@@ -46,7 +45,6 @@ static bool cut_scratch(struct scratch *s, const struct mt_attention_args *a, si
         {&s->dq, rows * dim},
         {&s->scores, rows * keys},
         {&s->dscores, rows * keys},
-        {&s->slope, a->softcap > 0 ? rows * keys : 0},
         {&s->lse, rows},
         {&s->d, rows},
         {&s->k_room, a->dtype == MT_BF16 ? keys * dim : 0},
@@ -86,25 +84,37 @@ MT_INLINE void load_queries(const struct scratch *s, const struct mt_attention_b
     }
 }
 
+/* P and dS of some lanes. */
+MT_INLINE void lanes_gradient(float *p, float *ds, size_t count, float lse, float d, float softcap)
+{
+    mt_vf score = mt_vf_load_part(p, count), slope = mt_vf_set(1);
+    if (softcap > 0) {
+        const mt_vf bent = mt_vf_tanh(score * (1.0f / softcap));
+        score = softcap * bent;
+        slope = 1.0f - bent * bent;
+    }
+    const mt_vf probability = mt_vf_exp(score - lse);
+    mt_vf_store_part(p, probability, count);
+    mt_vf_store_part(ds, probability * (mt_vf_load_part(ds, count) - d) * slope, count);
+}
+
 /* scores become P, dscores become dS; both 0 where a key is not seen. */
 MT_INLINE void row_gradient(const struct scratch *s, size_t row, size_t first, size_t last, size_t keys,
                             float softcap)
 {
     float *p = s->scores + row * keys, *ds = s->dscores + row * keys;
+    const size_t whole = first + (last - first) / MT_LANES * MT_LANES;
+    const float lse = s->lse[row], d = s->d[row];
     memset(p, 0, first * sizeof *p);
     memset(ds, 0, first * sizeof *ds);
-    for (size_t i = first; i < last; i += MT_LANES) {
-        const size_t count = last - i;
-        mt_vf score = mt_vf_load_part(p + i, count), slope = mt_vf_set(1);
-        if (softcap > 0) {
-            const mt_vf bent = mt_vf_tanh(score * (1.0f / softcap));
-            score = softcap * bent;
-            slope = 1.0f - bent * bent;
-        }
-        const mt_vf probability = mt_vf_exp(score - s->lse[row]);
-        mt_vf_store_part(p + i, probability, count);
-        mt_vf_store_part(ds + i, probability * (mt_vf_load_part(ds + i, count) - s->d[row]) * slope, count);
-    }
+    if (softcap > 0)
+        for (size_t i = first; i < whole; i += MT_LANES)
+            lanes_gradient(p + i, ds + i, MT_LANES, lse, d, softcap);
+    else
+        for (size_t i = first; i < whole; i += MT_LANES)
+            lanes_gradient(p + i, ds + i, MT_LANES, lse, d, 0);
+    if (whole < last)
+        lanes_gradient(p + whole, ds + whole, last - whole, lse, d, softcap);
     memset(p + last, 0, (keys - last) * sizeof *p);
     memset(ds + last, 0, (keys - last) * sizeof *ds);
 }
