@@ -43,12 +43,9 @@ class Test:
             self.name = os.path.basename(path)
         self.path = path
         self.log = os.path.join(build, "check", self.name.replace(os.sep, "-") + ".log")
-        source = os.path.join(ROOT, "tests", self.name)
-        source = source if os.path.exists(source) else source + ".c"
-        head = ""
-        if os.path.exists(source):
-            with open(source, encoding="utf-8") as file:
-                head = "".join(file.readlines()[:30])
+        program = os.path.join(ROOT, "tests", self.name + ".c")
+        with open(program if os.path.exists(program) else path, encoding="utf-8", errors="replace") as source:
+            head = source.read(2000)
         limit = re.search(r"time limit: (\d+) s", head)
         self.limit_s = int(limit.group(1)) if limit else USUAL_LIMIT_S.get(self.name.split(os.sep)[0], 120)
         self.alone = "runs alone" in head
