@@ -181,3 +181,34 @@ int mt_checkpoint_prune(const char *folder, size_t keep, const size_t *kept_step
     mt_checkpoint_list_free(&list);
     return result;
 }
+
+int mt_checkpoint_resolve(const char *folder, char **path, struct mt_error *error)
+{
+    *path = NULL;
+    mt_autofree char *config = mt_path_join(folder, "config.json");
+    mt_autofree char *checkpoints = mt_path_join(folder, "checkpoints");
+    mt_autofree char *final = checkpoints ? mt_path_join(checkpoints, "final") : NULL;
+    if (!config || !final)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to look into '%s'", folder);
+    if (!mt_path_exists(folder))
+        return mt_error_set(error, -ENOENT, MT_REASON_BAD_MODEL, "there is no folder '%s'", folder);
+    struct mt_checkpoint_list list = {0};
+    if (mt_path_exists(config)) {
+        *path = strdup(folder);
+    } else if (mt_path_exists(final)) {
+        *path = strdup(final);
+    } else {
+        int result = mt_checkpoint_list_read(checkpoints, &list, error);
+        if (result < 0)
+            return result;
+        if (list.count > 0)
+            *path = strdup(list.entries[list.count - 1].path);
+        mt_checkpoint_list_free(&list);
+    }
+    if (!*path)
+        return mt_error_set(
+            error, -ENOENT, MT_REASON_BAD_MODEL,
+            "'%s' has neither a config.json nor checkpoints: name a model's folder, a checkpoint or a run",
+            folder);
+    return 0;
+}

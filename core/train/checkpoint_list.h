@@ -44,4 +44,8 @@ int mt_checkpoint_remove_unfinished(const char *folder, struct mt_error *error);
 int mt_checkpoint_prune(const char *folder, size_t keep, const size_t *kept_steps, size_t num_kept_steps,
                         struct mt_error *error);
 
+/* The model that a user means by `folder`: itself where it has a config.json, else a run's or job's final
+ * checkpoint, else its newest one. *path is malloc'd. Errors: MT_REASON_BAD_MODEL. */
+int mt_checkpoint_resolve(const char *folder, char **path, struct mt_error *error);
+
 #endif

@@ -1,0 +1,349 @@
+/* `megatrain train`: a job without a daemon. The run's folder holds what jobs/<id>/ holds under the daemon.
+ */
+#include "core/base/cleanup.h"
+#include "core/base/document.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/base/pool.h"
+#include "core/job/job.h"
+#include "core/train/trainer.h"
+#include "daemon/cli/commands.h"
+#include "daemon/cli/progress.h"
+
+#include <fcntl.h>
+#include <getopt.h>
+#include <math.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+
+#define MAX_SETTINGS 256
+
+static const char usage[] =
+    "Usage: megatrain train [--config] JOB [--data-path PATH] [--output-dir DIR] [--resume] [--set "
+    "KEY=VALUE]...\n"
+    "\n"
+    "Trains the job of the file JOB (YAML or JSON; `megatrain schema` says what it may hold) in this "
+    "process.\n"
+    "DIR (by default runs/<name>) gets job.json, metrics.jsonl, log.jsonl and checkpoints/. Ctrl-C saves a\n"
+    "checkpoint and stops; the same command with --resume goes on with the very same numbers.\n"
+    "\n"
+    "  --config JOB       the job document\n"
+    "  --data-path PATH   a file or folder to train on, instead of the document's dataset\n"
+    "  --output-dir DIR   where the run lives (--output is the same)\n"
+    "  --resume           go on from the newest checkpoint in DIR\n"
+    "  --set KEY=VALUE    a value of the document by its dotted key, as often as needed\n"
+    "  --quiet            no progress\n"
+    "\n"
+    "Examples:\n"
+    "  megatrain train job.yaml\n"
+    "  megatrain train --config config_test.yaml --data-path ./sample_data --output-dir ./test_run\n"
+    "  megatrain train job.yaml --resume --set training.max_steps=500\n"
+    "\n"
+    "Exit: 0 completed, 64 usage, 65 bad data or model, 70 failed in training, 74 input/output, 75 stopped "
+    "and\n"
+    "resumable, 78 bad job document.\n";
+
+enum {
+    OPTION_CONFIG = 256,
+    OPTION_DATA_PATH,
+    OPTION_OUTPUT_DIR,
+    OPTION_RESUME,
+    OPTION_SET,
+    OPTION_QUIET,
+};
+
+static const struct option long_options[] = {
+    {"config", required_argument, NULL, OPTION_CONFIG},
+    {"data-path", required_argument, NULL, OPTION_DATA_PATH},
+    {"output-dir", required_argument, NULL, OPTION_OUTPUT_DIR},
+    {"output", required_argument, NULL, OPTION_OUTPUT_DIR},
+    {"resume", no_argument, NULL, OPTION_RESUME},
+    {"set", required_argument, NULL, OPTION_SET},
+    {"quiet", no_argument, NULL, OPTION_QUIET},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+struct command {
+    const char *config, *data_path, *output_dir;
+    const char *settings[MAX_SETTINGS];
+    size_t num_settings;
+    bool resume, quiet, help;
+};
+
+static int parse(int argc, char **argv, struct command *command, struct mt_error *error)
+{
+    optind = 1;
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
+        switch (option) {
+        case OPTION_CONFIG:
+            command->config = optarg;
+            break;
+        case OPTION_DATA_PATH:
+            command->data_path = optarg;
+            break;
+        case OPTION_OUTPUT_DIR:
+            command->output_dir = optarg;
+            break;
+        case OPTION_RESUME:
+            command->resume = true;
+            break;
+        case OPTION_SET:
+            if (command->num_settings == MAX_SETTINGS)
+                return mt_error_set(error, -E2BIG, MT_REASON_USAGE,
+                                    "more than %d --set; write them into the document", MAX_SETTINGS);
+            command->settings[command->num_settings++] = optarg;
+            break;
+        case OPTION_QUIET:
+            command->quiet = true;
+            break;
+        case 'h':
+            command->help = true;
+            return 0;
+        default:
+            return mt_error_set(error, -EINVAL, MT_REASON_USAGE,
+                                "unknown or incomplete option '%s'; `megatrain train --help` lists them",
+                                argv[optind - 1]);
+        }
+    }
+    if (optind < argc && !command->config)
+        command->config = argv[optind++];
+    if (optind < argc)
+        return mt_error_set(error, -EINVAL, MT_REASON_USAGE, "'%s' is one argument too many", argv[optind]);
+    if (!command->config && !(command->resume && command->output_dir))
+        return mt_error_set(error, -EINVAL, MT_REASON_USAGE, "name a job document: megatrain train JOB");
+    return 0;
+}
+
+/* --- the job ------------------------------------------------------------------------------------------- */
+
+static int read_job(const struct command *command, struct mt_job **job, struct mt_error *error)
+{
+    mt_autojson json_t *document = NULL;
+    struct mt_lines *lines = NULL;
+    int result = mt_document_read(command->config, &document, &lines, error);
+    if (result == 0 && command->data_path)
+        result = mt_job_set_data_path(document, command->data_path, error);
+    for (size_t i = 0; i < command->num_settings && result == 0; i++)
+        result = mt_job_set(document, command->settings[i], error);
+    if (result == 0) {
+        mt_autofree char *hub_cache = mt_job_hub_cache();
+        struct mt_job_context context = {.purpose = MT_JOB_RUN, .hub_cache = hub_cache, .lines = lines};
+        struct mt_job_errors errors = {0};
+        result = mt_job_parse(document, &context, job, &errors);
+        if (result < 0)
+            result = mt_job_errors_report(&errors, error);
+        mt_job_errors_free(&errors);
+    }
+    mt_lines_free(lines);
+    return result;
+}
+
+/* Collects the dotted keys whose values differ, as "training.learning_rate 1e-05 -> 0.0003". */
+static void compare(const char *prefix, const json_t *old, const json_t *new, char *list, size_t list_bytes)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t) new, key, value)
+    {
+        char name[256];
+        snprintf(name, sizeof name, "%s%s%s", prefix, prefix[0] ? "." : "", key);
+        const json_t *before = json_object_get(old, key);
+        if (json_is_object(value) && json_is_object(before)) {
+            compare(name, before, value, list, list_bytes);
+        } else if (!before || !json_equal((json_t *)(uintptr_t)before, value)) {
+            mt_autofree char *was =
+                before ? json_dumps(before, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : NULL;
+            mt_autofree char *is = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+            size_t used = strlen(list);
+            snprintf(list + used, list_bytes - used, "%s%s %s -> %s", used > 0 ? ", " : "", name,
+                     was ? was : "(absent)", is ? is : "?");
+        }
+    }
+}
+
+/* On a resume job.json is the truth. A document that says something else is refused, unless --set says it
+ * aloud. */
+static int resume_job(const struct command *command, const char *folder, struct mt_job **job,
+                      struct mt_error *error)
+{
+    mt_autofree char *path = mt_path_join(folder, "job.json");
+    if (!path)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to read job.json");
+    struct mt_job *saved = NULL;
+    int result = mt_job_load(path, &saved, error);
+    if (result < 0)
+        return result;
+    struct mt_job *asked = *job;
+    if (asked && saved->training.micro_batch_size > 0 && asked->training.micro_batch_size == 0)
+        mt_job_set_micro_batch_size(asked, saved->training.micro_batch_size);
+    char changes[1024] = "";
+    if (asked)
+        compare("", mt_job_frozen(saved), mt_job_frozen(asked), changes, sizeof changes);
+    if (changes[0] == '\0') {
+        mt_job_free(asked);
+        *job = saved;
+        return 0;
+    }
+    mt_job_free(saved);
+    if (command->num_settings == 0)
+        return mt_error_set(
+            error, -EINVAL, MT_REASON_BAD_JOB,
+            "the document differs from the run in '%s': %s. A resumed run goes on with its own job.json; say "
+            "what "
+            "is to change with --set KEY=VALUE, or leave the document out: megatrain train --resume "
+            "--output-dir %s",
+            folder, changes, folder);
+    fprintf(stderr, "megatrain train: the resumed run changes: %s\n", changes);
+    return mt_job_save(asked, path, error);
+}
+
+static int place_job(const struct command *command, const char *folder, struct mt_job **job,
+                     struct mt_error *error)
+{
+    if (command->resume)
+        return resume_job(command, folder, job, error);
+    if (!mt_folder_is_empty(folder))
+        return mt_error_set(error, -ENOTEMPTY, MT_REASON_USAGE,
+                            "the folder '%s' is not empty: --resume goes on with the run in it, --output-dir "
+                            "names another one",
+                            folder);
+    mt_autofree char *path = mt_path_join(folder, "job.json");
+    int result = mt_folder_create(folder, 0755, error);
+    if (result == 0)
+        result = path ? mt_job_save(*job, path, error)
+                      : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to write job.json");
+    return result;
+}
+
+/* One process a run: the lock goes with the process, however it ends. */
+static int lock_folder(const char *folder, int *fd, struct mt_error *error)
+{
+    *fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd < 0)
+        return mt_error_set_errno(error, MT_REASON_IO, "cannot open the run's folder '%s'", folder);
+    if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
+        return mt_error_set(error, -EBUSY, MT_REASON_USAGE, "another process is training in '%s'", folder);
+    return 0;
+}
+
+/* --- listening ----------------------------------------------------------------------------------------- */
+
+static atomic_int stops;
+
+static void on_stop(int signal_number)
+{
+    if (atomic_fetch_add(&stops, 1) > 0)
+        _exit(128 + signal_number); /* asked twice: the last checkpoint is what there is */
+}
+
+struct listener {
+    struct mt_progress *bar; /* NULL: quiet */
+    size_t log_interval;
+    bool told;
+};
+
+static enum mt_trainer_request on_poll(void *context)
+{
+    struct listener *listener = context;
+    if (atomic_load(&stops) == 0)
+        return MT_TRAINER_GO_ON;
+    if (!listener->told && listener->bar)
+        mt_progress_note(listener->bar, "stopping: saving a checkpoint first (again: stop at once)");
+    listener->told = true;
+    return MT_TRAINER_STOP;
+}
+
+static void on_progress(void *context, const struct mt_trainer_progress *progress)
+{
+    struct listener *listener = context;
+    if (!listener->bar)
+        return;
+    const struct mt_step_row *row = progress->row;
+    struct mt_progress_state state = {
+        .phase = progress->phase,
+        .step = progress->step,
+        .max_steps = progress->max_steps,
+        .loss = row ? row->loss : NAN,
+        .val_loss = row && row->has_val_loss ? row->val_loss : NAN,
+        .tokens_per_second = row && row->step_seconds > 0 ? (double)row->tokens / row->step_seconds : NAN,
+        .eta_seconds = progress->eta_seconds,
+    };
+    mt_progress_show(listener->bar, &state);
+}
+
+static void on_log(void *context, int priority, const char *message)
+{
+    struct listener *listener = context;
+    if (listener->bar && priority > LOG_ERR) /* what ends the run is printed once, at the end */
+        mt_progress_note(listener->bar, message);
+}
+
+static int train(const struct command *command, struct mt_error *error)
+{
+    struct mt_job *job = NULL;
+    int result = command->config ? read_job(command, &job, error) : 0;
+    mt_autofree char *folder = NULL;
+    if (result == 0)
+        folder = command->output_dir ? strdup(command->output_dir) : mt_path_join("runs", job->name);
+    mt_autofd int lock = -1;
+    if (result == 0 && !folder)
+        result = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to start");
+    if (result == 0)
+        result = place_job(command, folder, &job, error);
+    if (result == 0)
+        result = lock_folder(folder, &lock, error);
+    struct mt_trainer_result end = {0};
+    if (result == 0) {
+        struct sigaction action = {.sa_handler = on_stop};
+        sigaction(SIGINT, &action, NULL);
+        sigaction(SIGTERM, &action, NULL);
+        struct listener listener = {.log_interval = job->logging.log_interval};
+        if (!command->quiet)
+            listener.bar = mt_progress_new(stderr, job->logging.log_interval);
+        struct mt_pool *pool = mt_pool_new(0);
+        struct mt_trainer_options options = {
+            .job = job,
+            .folder = folder,
+            .pool = pool,
+            .hooks = {.context = &listener, .poll = on_poll, .progress = on_progress, .log = on_log},
+        };
+        result = pool ? mt_trainer_run(&options, &end, error)
+                      : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for threads");
+        mt_progress_free(listener.bar);
+        mt_pool_free(pool);
+    }
+    mt_job_free(job);
+    if (result == 0 && end.end == MT_TRAINER_STOPPED)
+        return mt_error_set(error, -EINTR, MT_REASON_INTERRUPTED,
+                            "stopped at step %zu; go on with: megatrain train --resume --output-dir %s",
+                            end.step, folder);
+    if (result == 0 && !command->quiet)
+        fprintf(stderr,
+                "Completed %zu steps, loss %.4f. The model stands in %s/checkpoints/final; ask it:\n"
+                "  megatrain generate --model %s --prompt '...'\n",
+                end.step, end.loss, folder, folder);
+    return result;
+}
+
+int mt_cli_train(int argc, char **argv)
+{
+    struct command command = {0};
+    struct mt_error error = {0};
+    int result = parse(argc, argv, &command, &error);
+    if (result == 0 && command.help) {
+        fputs(usage, stdout);
+        return 0;
+    }
+    if (result == 0)
+        result = train(&command, &error);
+    if (result == 0)
+        return 0;
+    fprintf(stderr, "megatrain train: %s\n", error.message);
+    return mt_reason_exit_code(error.reason);
+}
