@@ -6,6 +6,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
 #include "core/base/time.h"
+#include "core/data/from_job.h"
 #include "core/train/checkpoint.h"
 #include "core/train/checkpoint_list.h"
 #include "core/train/manifest.h"
@@ -350,8 +351,7 @@ static int evaluate(struct trainer *trainer, double *val_loss, bool *complete, s
     if (!*complete) { /* the split's sampler goes back to its start */
         mt_sampler_free(trainer->run.validation);
         trainer->run.validation = NULL;
-        struct mt_sampler_options options = {.validation = true,
-                                             .sequences_per_step = trainer->run.job->training.batch_size};
+        struct mt_sampler_options options = mt_sampler_options_from_job(trainer->run.job, true);
         int result = mt_sampler_new(trainer->run.dataset, &options, &trainer->run.validation, error);
         if (result < 0)
             return result;

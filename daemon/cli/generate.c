@@ -2,9 +2,9 @@
 #include "core/base/cleanup.h"
 #include "core/infer/generator.h"
 #include "core/train/checkpoint_list.h"
-#include "daemon/cli/commands.h"
+#include "daemon/cli/cli.h"
 
-#include <getopt.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -88,42 +88,22 @@ static bool write_piece(void *context, const char *text, size_t bytes)
     return fflush(stdout) == 0 && !atomic_load(&interrupted);
 }
 
-static int bad_value(const char *option, const char *wanted, const char *given, struct mt_error *error)
-{
-    return mt_error_set(error, -EINVAL, MT_REASON_USAGE, "--%s takes %s, not '%s'", option, wanted, given);
-}
-
-static int parse_count(const char *option, const char *text, unsigned long long smallest,
-                       unsigned long long *value, struct mt_error *error)
-{
-    char *end;
-    errno = 0;
-    *value = strtoull(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || *value < smallest)
-        return bad_value(option, smallest > 0 ? "a whole number from 1" : "a whole number", text, error);
-    return 0;
-}
-
-static int parse_real(const char *option, const char *text, double smallest, double largest, double *value,
-                      struct mt_error *error)
+static bool parse_real(const char *option, const char *text, double smallest, double largest, double *value)
 {
     char *end;
     *value = strtod(text, &end);
-    if (end == text || *end != '\0' || !(*value >= smallest && *value <= largest)) {
-        char wanted[64];
-        snprintf(wanted, sizeof wanted, "a number from %g to %g", smallest, largest);
-        return bad_value(option, wanted, text, error);
-    }
-    return 0;
+    if (end != text && *end == '\0' && *value >= smallest && *value <= largest)
+        return true;
+    mt_cli_usage("generate", "--%s takes a number from %g to %g, not '%s'", option, smallest, largest, text);
+    return false;
 }
 
-static int parse(int argc, char **argv, struct request *request, struct mt_error *error)
+/* 0, or the exit code after a complaint. */
+static int parse(int argc, char **argv, struct request *request)
 {
-    optind = 1;
-    opterr = 0;
-    for (int option; (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
-        int result = 0;
-        unsigned long long count = 0;
+    for (int option; (option = mt_cli_option(argc, argv, "h", long_options)) != -1;) {
+        bool good = true;
+        long count = 0;
         switch (option) {
         case OPTION_MODEL:
             request->model = optarg;
@@ -138,23 +118,22 @@ static int parse(int argc, char **argv, struct request *request, struct mt_error
             request->system = optarg;
             break;
         case OPTION_MAX_NEW_TOKENS:
-            result = parse_count("max-new-tokens", optarg, 1, &count, error);
+            good = mt_cli_number("--max-new-tokens", optarg, 1, LONG_MAX, &count);
             request->generation.max_new_tokens = (size_t)count;
             break;
         case OPTION_TEMPERATURE:
-            result =
-                parse_real("temperature", optarg, 0, 100, &request->generation.sampling.temperature, error);
+            good = parse_real("temperature", optarg, 0, 100, &request->generation.sampling.temperature);
             break;
         case OPTION_TOP_K:
-            result = parse_count("top-k", optarg, 0, &count, error);
+            good = mt_cli_number("--top-k", optarg, 0, LONG_MAX, &count);
             request->generation.sampling.top_k = (size_t)count;
             break;
         case OPTION_TOP_P:
-            result = parse_real("top-p", optarg, 0.000001, 1, &request->generation.sampling.top_p, error);
+            good = parse_real("top-p", optarg, 0.000001, 1, &request->generation.sampling.top_p);
             break;
         case OPTION_SEED:
-            result = parse_count("seed", optarg, 0, &count, error);
-            request->generation.seed = count;
+            good = mt_cli_number("--seed", optarg, 0, LONG_MAX, &count);
+            request->generation.seed = (uint64_t)count;
             break;
         case OPTION_DEVICE:
             request->options.device = optarg;
@@ -166,23 +145,20 @@ static int parse(int argc, char **argv, struct request *request, struct mt_error
             request->help = true;
             return 0;
         default:
-            return mt_error_set(error, -EINVAL, MT_REASON_USAGE,
-                                "unknown or incomplete option '%s'; `megatrain generate --help` "
-                                "lists them",
-                                argv[optind - 1]);
+            good = false;
         }
-        if (result < 0)
-            return result;
+        if (!good)
+            return mt_reason_exit_code(MT_REASON_USAGE);
     }
     if (optind < argc)
-        return mt_error_set(error, -EINVAL, MT_REASON_USAGE,
-                            "'%s' is one argument too many; quote a prompt with blanks", argv[optind]);
+        return mt_cli_usage("generate", "'%s' is one argument too many; quote a prompt with blanks",
+                            argv[optind]);
     if (!request->model)
-        return mt_error_set(error, -EINVAL, MT_REASON_USAGE, "--model DIR is missing");
+        return mt_cli_usage("generate", "--model DIR is missing");
     if (request->prompt && request->message)
-        return mt_error_set(error, -EINVAL, MT_REASON_USAGE, "--prompt and --message exclude one another");
+        return mt_cli_usage("generate", "--prompt and --message exclude one another");
     if (request->system && !request->message)
-        return mt_error_set(error, -EINVAL, MT_REASON_USAGE, "--system goes with --message");
+        return mt_cli_usage("generate", "--system goes with --message");
     return 0;
 }
 
@@ -266,18 +242,14 @@ int mt_cli_generate(int argc, char **argv)
     struct request request = {
         .generation = {.max_new_tokens = 256, .sampling = {.top_p = 1}, .seed = 42},
     };
-    struct mt_error error = {0};
-    int result = parse(argc, argv, &request, &error);
-    if (result == 0 && request.help) {
+    int code = parse(argc, argv, &request);
+    if (code != 0)
+        return code;
+    if (request.help) {
         fputs(usage, stdout);
         return 0;
     }
-    if (result == 0) {
-        signal(SIGINT, on_interrupt);
-        result = generate(&request, &error);
-    }
-    if (result == 0)
-        return 0;
-    fprintf(stderr, "megatrain generate: %s\n", error.message);
-    return mt_reason_exit_code(error.reason);
+    struct mt_error error = {0};
+    signal(SIGINT, on_interrupt);
+    return generate(&request, &error) < 0 ? mt_cli_fail(&error) : 0;
 }

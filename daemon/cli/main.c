@@ -12,6 +12,8 @@ static const struct command {
     const char *help;
     bool client; /* talks to the daemon */
 } commands[] = {
+    {"train", mt_cli_train, "train a job in this process", false},
+    {"generate", mt_cli_generate, "ask a model or a checkpoint for text", false},
     {"schema", mt_cli_schema, "print what a job document may hold, as JSON Schema or Markdown", false},
     {"submit", mt_cli_submit, "give a job to the daemon", true},
     {"jobs", mt_cli_jobs, "list jobs", true},

@@ -1,17 +1,15 @@
 /* `megatrain train`: a job without a daemon. The run's folder holds what jobs/<id>/ holds under the daemon.
  */
 #include "core/base/cleanup.h"
-#include "core/base/document.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/pool.h"
 #include "core/job/job.h"
 #include "core/train/trainer.h"
-#include "daemon/cli/commands.h"
+#include "daemon/cli/cli.h"
 #include "daemon/cli/progress.h"
 
 #include <fcntl.h>
-#include <getopt.h>
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -20,7 +18,7 @@
 #include <string.h>
 #include <sys/file.h>
 
-#define MAX_SETTINGS 256
+#define MAX_SETS 256
 
 static const char usage[] =
     "Usage: megatrain train [--config] JOB [--data-path PATH] [--output-dir DIR] [--resume] [--set "
@@ -70,16 +68,15 @@ static const struct option long_options[] = {
 
 struct command {
     const char *config, *data_path, *output_dir;
-    const char *settings[MAX_SETTINGS];
-    size_t num_settings;
+    const char *sets[MAX_SETS];
+    size_t num_sets;
     bool resume, quiet, help;
 };
 
-static int parse(int argc, char **argv, struct command *command, struct mt_error *error)
+/* 0, or the exit code after a complaint. */
+static int parse(int argc, char **argv, struct command *command)
 {
-    optind = 1;
-    opterr = 0;
-    for (int option; (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
+    for (int option; (option = mt_cli_option(argc, argv, "h", long_options)) != -1;) {
         switch (option) {
         case OPTION_CONFIG:
             command->config = optarg;
@@ -94,10 +91,9 @@ static int parse(int argc, char **argv, struct command *command, struct mt_error
             command->resume = true;
             break;
         case OPTION_SET:
-            if (command->num_settings == MAX_SETTINGS)
-                return mt_error_set(error, -E2BIG, MT_REASON_USAGE,
-                                    "more than %d --set; write them into the document", MAX_SETTINGS);
-            command->settings[command->num_settings++] = optarg;
+            if (command->num_sets == MAX_SETS)
+                return mt_cli_usage("train", "more than %d --set; write them into the document", MAX_SETS);
+            command->sets[command->num_sets++] = optarg;
             break;
         case OPTION_QUIET:
             command->quiet = true;
@@ -106,42 +102,39 @@ static int parse(int argc, char **argv, struct command *command, struct mt_error
             command->help = true;
             return 0;
         default:
-            return mt_error_set(error, -EINVAL, MT_REASON_USAGE,
-                                "unknown or incomplete option '%s'; `megatrain train --help` lists them",
-                                argv[optind - 1]);
+            return mt_reason_exit_code(MT_REASON_USAGE);
         }
     }
     if (optind < argc && !command->config)
         command->config = argv[optind++];
     if (optind < argc)
-        return mt_error_set(error, -EINVAL, MT_REASON_USAGE, "'%s' is one argument too many", argv[optind]);
+        return mt_cli_usage("train", "'%s' is one argument too many", argv[optind]);
     if (!command->config && !(command->resume && command->output_dir))
-        return mt_error_set(error, -EINVAL, MT_REASON_USAGE, "name a job document: megatrain train JOB");
+        return mt_cli_usage("train", "name a job document: megatrain train JOB");
     return 0;
 }
 
 /* --- the job ------------------------------------------------------------------------------------------- */
 
-static int read_job(const struct command *command, struct mt_job **job, struct mt_error *error)
+/* 0, or the exit code after a complaint. */
+static int read_job(const struct command *command, struct mt_job **job)
 {
+    struct mt_cli_document from = {command->config, command->sets, command->num_sets, command->data_path};
     mt_autojson json_t *document = NULL;
     struct mt_lines *lines = NULL;
-    int result = mt_document_read(command->config, &document, &lines, error);
-    if (result == 0 && command->data_path)
-        result = mt_job_set_data_path(document, command->data_path, error);
-    for (size_t i = 0; i < command->num_settings && result == 0; i++)
-        result = mt_job_set(document, command->settings[i], error);
-    if (result == 0) {
+    int code = mt_cli_read_document(&from, &document, &lines);
+    if (code == 0) {
         mt_autofree char *hub_cache = mt_job_hub_cache();
-        struct mt_job_context context = {.purpose = MT_JOB_RUN, .hub_cache = hub_cache, .lines = lines};
+        mt_autofree char *name = mt_cli_name_of_file(command->config);
+        struct mt_job_context context = {
+            .purpose = MT_JOB_RUN, .hub_cache = hub_cache, .default_name = name, .lines = lines};
         struct mt_job_errors errors = {0};
-        result = mt_job_parse(document, &context, job, &errors);
-        if (result < 0)
-            result = mt_job_errors_report(&errors, error);
+        if (mt_job_parse(document, &context, job, &errors) < 0)
+            code = mt_cli_complain_about_job(command->config, &errors);
         mt_job_errors_free(&errors);
     }
     mt_lines_free(lines);
-    return result;
+    return code;
 }
 
 /* Collects the dotted keys whose values differ, as "training.learning_rate 1e-05 -> 0.0003". */
@@ -191,7 +184,7 @@ static int resume_job(const struct command *command, const char *folder, struct 
         return 0;
     }
     mt_job_free(saved);
-    if (command->num_settings == 0)
+    if (command->num_sets == 0)
         return mt_error_set(
             error, -EINVAL, MT_REASON_BAD_JOB,
             "the document differs from the run in '%s': %s. A resumed run goes on with its own job.json; say "
@@ -201,24 +194,6 @@ static int resume_job(const struct command *command, const char *folder, struct 
             folder, changes, folder);
     fprintf(stderr, "megatrain train: the resumed run changes: %s\n", changes);
     return mt_job_save(asked, path, error);
-}
-
-static int place_job(const struct command *command, const char *folder, struct mt_job **job,
-                     struct mt_error *error)
-{
-    if (command->resume)
-        return resume_job(command, folder, job, error);
-    if (!mt_folder_is_empty(folder))
-        return mt_error_set(error, -ENOTEMPTY, MT_REASON_USAGE,
-                            "the folder '%s' is not empty: --resume goes on with the run in it, --output-dir "
-                            "names another one",
-                            folder);
-    mt_autofree char *path = mt_path_join(folder, "job.json");
-    int result = mt_folder_create(folder, 0755, error);
-    if (result == 0)
-        result = path ? mt_job_save(*job, path, error)
-                      : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to write job.json");
-    return result;
 }
 
 /* One process a run: the lock goes with the process, however it ends. */
@@ -232,6 +207,21 @@ static int lock_folder(const char *folder, int *fd, struct mt_error *error)
     return 0;
 }
 
+static int place_job(const struct command *command, const char *folder, struct mt_job **job,
+                     struct mt_error *error)
+{
+    if (command->resume)
+        return resume_job(command, folder, job, error);
+    if (!mt_folder_is_empty(folder))
+        return mt_error_set(error, -ENOTEMPTY, MT_REASON_USAGE,
+                            "the folder '%s' is not empty: --resume goes on with the run in it, --output-dir "
+                            "names another one",
+                            folder);
+    mt_autofree char *path = mt_path_join(folder, "job.json");
+    return path ? mt_job_save(*job, path, error)
+                : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to write job.json");
+}
+
 /* --- listening ----------------------------------------------------------------------------------------- */
 
 static atomic_int stops;
@@ -243,9 +233,8 @@ static void on_stop(int signal_number)
 }
 
 struct listener {
-    struct mt_progress *bar; /* NULL: quiet */
-    size_t log_interval;
-    bool told;
+    struct mt_progress bar;
+    bool quiet, told;
 };
 
 static enum mt_trainer_request on_poll(void *context)
@@ -253,8 +242,8 @@ static enum mt_trainer_request on_poll(void *context)
     struct listener *listener = context;
     if (atomic_load(&stops) == 0)
         return MT_TRAINER_GO_ON;
-    if (!listener->told && listener->bar)
-        mt_progress_note(listener->bar, "stopping: saving a checkpoint first (again: stop at once)");
+    if (!listener->told && !listener->quiet)
+        mt_progress_line(&listener->bar, "stopping: a checkpoint is saved first (again: stop at once)");
     listener->told = true;
     return MT_TRAINER_STOP;
 }
@@ -262,88 +251,88 @@ static enum mt_trainer_request on_poll(void *context)
 static void on_progress(void *context, const struct mt_trainer_progress *progress)
 {
     struct listener *listener = context;
-    if (!listener->bar)
-        return;
     const struct mt_step_row *row = progress->row;
     struct mt_progress_state state = {
         .phase = progress->phase,
         .step = progress->step,
         .max_steps = progress->max_steps,
         .loss = row ? row->loss : NAN,
-        .val_loss = row && row->has_val_loss ? row->val_loss : NAN,
+        .learning_rate = row ? row->learning_rate : NAN,
+        .grad_norm = row ? row->grad_norm : NAN,
         .tokens_per_second = row && row->step_seconds > 0 ? (double)row->tokens / row->step_seconds : NAN,
-        .eta_seconds = progress->eta_seconds,
+        .eta_seconds = progress->eta_seconds < 0 ? NAN : progress->eta_seconds,
+        .val_loss = row && row->has_val_loss ? row->val_loss : NAN,
     };
-    mt_progress_show(listener->bar, &state);
+    if (!listener->quiet)
+        mt_progress_show(&listener->bar, &state);
 }
 
 static void on_log(void *context, int priority, const char *message)
 {
     struct listener *listener = context;
-    if (listener->bar && priority > LOG_ERR) /* what ends the run is printed once, at the end */
-        mt_progress_note(listener->bar, message);
+    if (!listener->quiet && priority > LOG_ERR) /* what ends the run is printed once, at the end */
+        mt_progress_line(&listener->bar, "%s%s", priority == LOG_WARNING ? "warning: " : "", message);
 }
 
-static int train(const struct command *command, struct mt_error *error)
+static int run(const struct command *command, struct mt_job *job, const char *folder, struct mt_error *error)
 {
-    struct mt_job *job = NULL;
-    int result = command->config ? read_job(command, &job, error) : 0;
-    mt_autofree char *folder = NULL;
-    if (result == 0)
-        folder = command->output_dir ? strdup(command->output_dir) : mt_path_join("runs", job->name);
-    mt_autofd int lock = -1;
-    if (result == 0 && !folder)
-        result = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to start");
-    if (result == 0)
-        result = place_job(command, folder, &job, error);
-    if (result == 0)
-        result = lock_folder(folder, &lock, error);
+    struct sigaction action = {.sa_handler = on_stop};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    struct listener listener = {.quiet = command->quiet};
+    mt_progress_init(&listener.bar, stderr, job->logging.log_interval);
+    struct mt_pool *pool = mt_pool_new(0);
+    struct mt_trainer_options options = {
+        .job = job,
+        .folder = folder,
+        .pool = pool,
+        .hooks = {.context = &listener, .poll = on_poll, .progress = on_progress, .log = on_log},
+    };
     struct mt_trainer_result end = {0};
-    if (result == 0) {
-        struct sigaction action = {.sa_handler = on_stop};
-        sigaction(SIGINT, &action, NULL);
-        sigaction(SIGTERM, &action, NULL);
-        struct listener listener = {.log_interval = job->logging.log_interval};
-        if (!command->quiet)
-            listener.bar = mt_progress_new(stderr, job->logging.log_interval);
-        struct mt_pool *pool = mt_pool_new(0);
-        struct mt_trainer_options options = {
-            .job = job,
-            .folder = folder,
-            .pool = pool,
-            .hooks = {.context = &listener, .poll = on_poll, .progress = on_progress, .log = on_log},
-        };
-        result = pool ? mt_trainer_run(&options, &end, error)
+    int result = pool ? mt_trainer_run(&options, &end, error)
                       : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for threads");
-        mt_progress_free(listener.bar);
-        mt_pool_free(pool);
-    }
-    mt_job_free(job);
-    if (result == 0 && end.end == MT_TRAINER_STOPPED)
+    mt_progress_end(&listener.bar);
+    mt_pool_free(pool);
+    if (result < 0)
+        return result;
+    if (end.end == MT_TRAINER_STOPPED)
         return mt_error_set(error, -EINTR, MT_REASON_INTERRUPTED,
                             "stopped at step %zu; go on with: megatrain train --resume --output-dir %s",
                             end.step, folder);
-    if (result == 0 && !command->quiet)
+    if (!command->quiet)
         fprintf(stderr,
                 "Completed %zu steps, loss %.4f. The model stands in %s/checkpoints/final; ask it:\n"
                 "  megatrain generate --model %s --prompt '...'\n",
                 end.step, end.loss, folder, folder);
-    return result;
+    return 0;
 }
 
 int mt_cli_train(int argc, char **argv)
 {
     struct command command = {0};
-    struct mt_error error = {0};
-    int result = parse(argc, argv, &command, &error);
-    if (result == 0 && command.help) {
+    int code = parse(argc, argv, &command);
+    if (code != 0)
+        return code;
+    if (command.help) {
         fputs(usage, stdout);
         return 0;
     }
+    struct mt_job *job = NULL;
+    if (command.config && (code = read_job(&command, &job)) != 0)
+        return code;
+    struct mt_error error = {0};
+    mt_autofd int lock = -1;
+    mt_autofree char *folder =
+        command.output_dir ? strdup(command.output_dir) : mt_path_join("runs", job ? job->name : ".");
+    int result = folder ? 0 : mt_error_set(&error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to start");
+    if (result == 0 && !command.resume)
+        result = mt_folder_create(folder, 0755, &error);
     if (result == 0)
-        result = train(&command, &error);
+        result = lock_folder(folder, &lock, &error);
     if (result == 0)
-        return 0;
-    fprintf(stderr, "megatrain train: %s\n", error.message);
-    return mt_reason_exit_code(error.reason);
+        result = place_job(&command, folder, &job, &error);
+    if (result == 0)
+        result = run(&command, job, folder, &error);
+    mt_job_free(job);
+    return result < 0 ? mt_cli_fail(&error) : 0;
 }
