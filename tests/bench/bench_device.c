@@ -270,7 +270,8 @@ static void layer_backward(struct bench *b, const struct buffers *s)
 
 static void head(struct bench *b, const struct buffers *s)
 {
-    const double times = TOKENS / CHUNK;
+    const size_t chunks = TOKENS / CHUNK;
+    const double times = (double)chunks;
     linear(b, times, CHUNK, HIDDEN, VOCAB, s->normed, s->table, s->logits, false);
     PLAIN(times, cross_entropy_statistics, .logits = s->logits, .labels = s->labels, .max = s->max,
           .sum = s->sum, .target = s->target, .rows = CHUNK, .cols = VOCAB, .first = true);
@@ -381,7 +382,7 @@ int main(int argc, char **argv)
     b->roof_a = floats((size_t)VOCAB * TOKENS, 1);
     b->roof_b = floats((size_t)VOCAB * HIDDEN, 1);
     b->roof_c = floats((size_t)VOCAB * TOKENS, 1);
-    double step[PAIRS], step_roof[PAIRS], linear_roof[PAIRS];
+    double step[PAIRS] = {0}, step_roof[PAIRS] = {0}, linear_roof[PAIRS] = {0};
     for (int warm = 1; warm >= 0; warm--) /* the first pass only warms up */
         for (b->pair = 0; b->pair < (warm ? 1 : PAIRS); b->pair++) {
             b->next = 0;

@@ -345,7 +345,7 @@ static unsigned char *two_documents(struct rig *rig, uint64_t seed, size_t *byte
     assert_int_equal(rig->api->attention(rig->stream, &b.forward), 0);
     assert_int_equal(rig->api->attention_backward(rig->stream, &b), 0);
     *bytes = 0;
-    unsigned char *all = malloc(4 * counts[0] * sizeof(float));
+    unsigned char *all = calloc(4 * counts[0], 4);
     for (int document = 0; document < 2; document++)
         for (size_t i = 0; i < 4; i++) { /* all of the first document before all of the second */
             const size_t first = out[i].count / (FIRST + SECOND) * FIRST * sizeof(float);

@@ -13,12 +13,12 @@ static double loss(void *context)
     double total = 0;
     for (size_t row = 0; row < p->rows; row++) {
         const double *logits = p->logits + row * p->vocab;
-        double max = -INFINITY, sum = 0;
+        double max = -INFINITY, sum = 0; /* at least 1 in the end: the largest's */
         for (size_t i = 0; i < p->vocab; i++)
             max = fmax(max, logits[i]);
         for (size_t i = 0; i < p->vocab; i++)
             sum += exp(logits[i] - max);
-        p->lse[row] = max + log(sum);
+        p->lse[row] = max + log(fmax(sum, 1));
         p->losses[row] = p->labels[row] == MT_LABEL_IGNORED ? 0 : p->lse[row] - logits[p->labels[row]];
         total += p->losses[row];
     }
@@ -136,7 +136,7 @@ static void what_is_not_finite_shows_in_the_loss(void **state)
         for (size_t where = 0; where < 20; where++) {
             float logits[20] = {0}, max, sum, target, lse, one;
             const int32_t label = 3;
-            double total;
+            double total = 0;
             logits[where] = bad[n];
             rig.api->cross_entropy_statistics(rig.stream,
                                               &(struct mt_cross_entropy_statistics_args){.logits = logits,

@@ -201,7 +201,8 @@ static void rope_shape(struct rig *rig, enum mt_dtype dtype, size_t dim, size_t 
     struct tensor cosines = tensor_empty(rig, MT_F32, POSITIONS * half);
     struct tensor sines = tensor_empty(rig, MT_F32, POSITIONS * half);
     for (size_t i = 0; i < POSITIONS * half; i++) {
-        const double angle = (double)(i / half) * pow(10000, -(double)(i % half) / (double)half);
+        const size_t at = i / half;
+        const double angle = (double)at * pow(10000, -(double)(i % half) / (double)half);
         cosines.v[i] = (double)(float)cos(angle);
         sines.v[i] = (double)(float)sin(angle);
     }
@@ -544,12 +545,11 @@ static unsigned char *bits(struct rig *rig, size_t *bytes)
                                                                                    .vocab_size = VOCAB});
     rig->api->sum_squares(rig->stream, &(struct mt_sum_squares_args){x.at, sum.at, x.count, false});
     struct tensor *const results[] = {&dx, &dw, &table, &sum};
-    unsigned char *all = NULL;
+    unsigned char *all = calloc(dx.count + dw.count + table.count + 2 * sum.count, sizeof(float));
     *bytes = 0;
     for (size_t i = 0; i < 4; i++) {
         const size_t some = results[i]->count * mt_dtype_bytes(results[i]->dtype);
         unsigned char *raw = tensor_bytes(results[i]);
-        all = realloc(all, *bytes + some);
         memcpy(all + *bytes, raw, some);
         *bytes += some;
         free(raw);
