@@ -41,7 +41,7 @@ hardening := $(if $(SANITIZE),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-pro
 
 pkg_libs   = $(or $(shell pkg-config --libs $(1) 2>/dev/null),$(2))
 
-core_packages   := jansson yaml-0.1 openblas sqlite3 libxxhash
+core_packages   := jansson yaml-0.1 openblas sqlite3 libxxhash libpcre2-8 libutf8proc
 server_packages := libmicrohttpd inih
 COMPILE := -std=gnu11 $(OPTIMISE) $(WARNINGS) -D_GNU_SOURCE -I. -pthread $(sanitizer) $(hardening) \
            $(call pkg_cflags,$(core_packages) $(server_packages) cmocka) $(CFLAGS)
@@ -58,7 +58,8 @@ folder_flags = $(folder_flags_$(patsubst %/,%,$(dir $<)))
 LINK        := -pthread $(sanitizer) -Wl,--as-needed,-z,relro,-z,now $(LDFLAGS)
 CORE_LIBS   := $(call pkg_libs,jansson,-ljansson) $(call pkg_libs,yaml-0.1,-lyaml) \
                $(call pkg_libs,openblas,-lopenblas) $(call pkg_libs,sqlite3,-lsqlite3) \
-               $(call pkg_libs,libxxhash,-lxxhash) -lm
+               $(call pkg_libs,libxxhash,-lxxhash) $(call pkg_libs,libpcre2-8,-lpcre2-8) \
+               $(call pkg_libs,libutf8proc,-lutf8proc) -lm
 SERVER_LIBS := $(call pkg_libs,libmicrohttpd,-lmicrohttpd) $(call pkg_libs,inih,-linih)
 CLI_LIBS    := $(call pkg_libs,libcurl,-lcurl)
 TEST_LIBS   := $(call pkg_libs,cmocka,-lcmocka)

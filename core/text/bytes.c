@@ -7,6 +7,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
 #include "core/base/sha256.h"
+#include "core/text/byte_alphabet.h"
 #include "core/text/utf8.h"
 
 #include <stdlib.h>
@@ -46,11 +47,11 @@ static int encode(const struct mt_tokenizer *tokenizer, const char *text, size_t
     return 0;
 }
 
-static int piece(const struct mt_tokenizer *tokenizer, int32_t id, size_t position, bool skip_special,
-                 struct mt_text *text)
+static int piece(const struct mt_tokenizer *tokenizer, int32_t id, bool skip_special,
+                 struct mt_decode_state *state, struct mt_text *text)
 {
     (void)tokenizer;
-    (void)position;
+    (void)state;
     if (id >= 0 && id < 256)
         return mt_text_append(text, &(char){(char)id}, 1);
     if (id >= MT_BYTES_BEGIN && id < MT_BYTES_VOCAB && !skip_special) {
@@ -60,18 +61,12 @@ static int piece(const struct mt_tokenizer *tokenizer, int32_t id, size_t positi
     return 0;
 }
 
-static bool is_printable(unsigned byte)
-{
-    return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
-}
-
 static json_t *vocabulary(void)
 {
     json_t *vocab = json_object();
-    uint32_t next = 0x100;
     for (unsigned byte = 0; byte < 256; byte++) {
         char name[5] = {0};
-        mt_utf8_write(is_printable(byte) ? byte : next++, name);
+        mt_utf8_write(mt_byte_alphabet_character((uint8_t)byte), name);
         json_object_set_new(vocab, name, json_integer(byte));
     }
     return vocab;

@@ -8,7 +8,7 @@
 struct mt_detokenizer {
     const struct mt_tokenizer *tokenizer;
     bool skip_special;
-    size_t position;
+    struct mt_decode_state state;
     struct mt_text pending; /* bytes not handed out yet: less than a character between calls */
     struct mt_text piece;   /* what the last call handed out */
 };
@@ -72,10 +72,9 @@ int mt_detokenizer_push(struct mt_detokenizer *detokenizer, int32_t id, const ch
                         struct mt_error *error)
 {
     const struct mt_tokenizer *tokenizer = detokenizer->tokenizer;
-    if (tokenizer->ops->piece(tokenizer, id, detokenizer->position, detokenizer->skip_special,
+    if (tokenizer->ops->piece(tokenizer, id, detokenizer->skip_special, &detokenizer->state,
                               &detokenizer->pending) < 0)
         return out_of_memory(error);
-    detokenizer->position++;
     return hand_out(detokenizer, unfinished_bytes(detokenizer->pending.data, detokenizer->pending.bytes),
                     piece, bytes, error);
 }

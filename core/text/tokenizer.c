@@ -5,6 +5,7 @@
 #include "core/base/document.h"
 #include "core/base/file.h"
 #include "core/text/bytes.h"
+#include "core/text/json_tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,8 @@ static int out_of_memory(struct mt_error *error)
     return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory in the tokenizer");
 }
 
-/* tokenizer.json of a folder; only our own form is known. */
-static int load_json(const char *path, struct mt_tokenizer **tokenizer, struct mt_error *error)
+static int load_json(const char *folder, const char *path, struct mt_tokenizer **tokenizer,
+                     struct mt_error *error)
 {
     mt_autofree char *text = NULL;
     size_t bytes;
@@ -32,11 +33,8 @@ static int load_json(const char *path, struct mt_tokenizer **tokenizer, struct m
         return r;
     }
     if (!mt_bytes_tokenizer_is(document)) {
-        const char *kind = json_string_value(json_object_get(json_object_get(document, "model"), "type"));
-        return mt_error_set(
-            error, -ENOTSUP, MT_REASON_BAD_MODEL,
-            "%s: a tokenizer of kind %s is not supported yet; only MegaTrain's own `bytes` is", path,
-            kind ? kind : "(none)");
+        r = mt_json_tokenizer_load(folder, document, tokenizer, error);
+        return r < 0 ? mt_error_prefix(error, "%s", path) : 0;
     }
     *tokenizer = mt_bytes_tokenizer_new();
     return *tokenizer ? 0 : out_of_memory(error);
@@ -54,7 +52,7 @@ int mt_tokenizer_load(const char *folder, struct mt_tokenizer **tokenizer, struc
     if (!path)
         return out_of_memory(error);
     if (mt_path_exists(path))
-        return load_json(path, tokenizer, error);
+        return load_json(folder, path, tokenizer, error);
     if (!mt_path_exists(folder))
         return mt_error_set(error, -ENOENT, MT_REASON_BAD_MODEL, "the tokenizer's folder %s is not there",
                             folder);
@@ -130,7 +128,8 @@ int mt_tokenizer_decode(const struct mt_tokenizer *tokenizer, const int32_t *ids
                         bool skip_special, struct mt_text *text, struct mt_error *error)
 {
     int r = mt_text_append(text, NULL, 0); /* even nothing ends with a zero byte */
+    struct mt_decode_state state = {0};
     for (size_t i = 0; r == 0 && i < count; i++)
-        r = tokenizer->ops->piece(tokenizer, ids[i], i, skip_special, text);
+        r = tokenizer->ops->piece(tokenizer, ids[i], skip_special, &state, text);
     return r < 0 ? out_of_memory(error) : 0;
 }

@@ -81,13 +81,20 @@ int mt_detokenizer_finish(struct mt_detokenizer *detokenizer, const char **piece
 
 /* --- for implementers ---------------------------------------------------------------------------------- */
 
+/* Where decoding stands in a text; starts as {0}. */
+struct mt_decode_state {
+    size_t tokens;   /* decoded so far, without those left out */
+    size_t stripped; /* blanks taken off the beginning */
+    bool started;    /* something but such blanks came */
+};
+
 struct mt_tokenizer_ops {
     const char *kind;
     int (*encode)(const struct mt_tokenizer *tokenizer, const char *text, size_t bytes, bool add_special,
                   struct mt_ids *ids, struct mt_error *error);
-    /* Appends the bytes of one token; `position` counts the tokens before it in the text. 0 or -ENOMEM. */
-    int (*piece)(const struct mt_tokenizer *tokenizer, int32_t id, size_t position, bool skip_special,
-                 struct mt_text *text);
+    /* Appends the bytes of one token and notes in `state` what the next one depends on. 0 or -ENOMEM. */
+    int (*piece)(const struct mt_tokenizer *tokenizer, int32_t id, bool skip_special,
+                 struct mt_decode_state *state, struct mt_text *text);
     int (*save)(const struct mt_tokenizer *tokenizer, const char *folder, struct mt_error *error);
     void (*free)(struct mt_tokenizer *tokenizer); /* frees the whole object */
 };

@@ -1,0 +1,273 @@
+/* Encoding and decoding with a tokenizer.json. A text goes through: the added tokens that are looked for in
+ * it as it is; between them the normalizer; the added tokens that are looked for after that; between those
+ * the pre-tokenizer; and its words through the model. */
+#include "core/text/json_tokenizer.h"
+
+#include "core/base/cleanup.h"
+#include "core/base/file.h"
+#include "core/base/sha256.h"
+#include "core/text/utf8.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct encoding {
+    const struct mt_json_tokenizer *tokenizer;
+    struct mt_ids *ids;
+    struct mt_pretokenizer_scratch scratch;
+    struct mt_text normal, spare;
+    bool at_start; /* the part at hand begins the text */
+};
+
+static int out_of_memory(struct mt_error *error)
+{
+    return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory in the tokenizer");
+}
+
+/* --- encoding
+ * ----------------------------------------------------------------------------------------------- */
+
+static int encode_word(void *context, const char *word, size_t bytes)
+{
+    const struct encoding *encoding = context;
+    return mt_bpe_encode(encoding->tokenizer->bpe, word, bytes, encoding->ids);
+}
+
+static int encode_normal_part(void *context, const char *text, size_t offset, size_t bytes, int32_t token)
+{
+    struct encoding *encoding = context;
+    if (token != MT_TOKEN_NONE)
+        return mt_ids_push(encoding->ids, token);
+    return mt_pretokenizer_run(encoding->tokenizer->pretokenizer, &encoding->scratch, text + offset, bytes,
+                               encoding->at_start && offset == 0, encode_word, encoding);
+}
+
+static int encode_part(void *context, const char *text, size_t offset, size_t bytes, int32_t token)
+{
+    struct encoding *encoding = context;
+    const struct mt_json_tokenizer *tokenizer = encoding->tokenizer;
+    if (token != MT_TOKEN_NONE)
+        return mt_ids_push(encoding->ids, token);
+    encoding->at_start = offset == 0;
+    if (mt_normalizer_is_empty(tokenizer->normalizer))
+        return mt_added_split(tokenizer->added_normalized, text + offset, bytes, encode_normal_part,
+                              encoding);
+    encoding->normal.bytes = 0;
+    int r = mt_text_append(&encoding->normal, text + offset, bytes);
+    if (r == 0)
+        r = mt_normalizer_apply(tokenizer->normalizer, encoding->scratch.regex, &encoding->normal,
+                                &encoding->spare);
+    if (r < 0)
+        return r;
+    return mt_added_split(tokenizer->added_normalized, encoding->normal.data, encoding->normal.bytes,
+                          encode_normal_part, encoding);
+}
+
+/* A text that is not UTF-8 becomes one, with U+FFFD. */
+static int make_utf8(const char **text, size_t *bytes, struct mt_text *fixed)
+{
+    for (size_t i = 0; i < *bytes;) {
+        uint32_t character;
+        const int length = mt_utf8_next(*text + i, *bytes - i, &character);
+        if (length <= 0) {
+            if (mt_text_append_utf8(fixed, *text, *bytes) < 0)
+                return -ENOMEM;
+            *text = fixed->data;
+            *bytes = fixed->bytes;
+            return 0;
+        }
+        i += (size_t)length;
+    }
+    return 0;
+}
+
+static int encode_text(struct encoding *encoding, const char *text, size_t bytes, bool add_special)
+{
+    const struct mt_json_tokenizer *tokenizer = encoding->tokenizer;
+    encoding->scratch.regex = mt_regex_scratch_new();
+    if (!encoding->scratch.regex)
+        return -ENOMEM;
+    int r = add_special ? mt_ids_append(encoding->ids, tokenizer->prefix.data, tokenizer->prefix.count) : 0;
+    if (r == 0)
+        r = mt_added_split(tokenizer->added, text, bytes, encode_part, encoding);
+    if (r == 0 && add_special)
+        r = mt_ids_append(encoding->ids, tokenizer->suffix.data, tokenizer->suffix.count);
+    return r;
+}
+
+static int encode(const struct mt_tokenizer *base, const char *text, size_t bytes, bool add_special,
+                  struct mt_ids *ids, struct mt_error *error)
+{
+    struct encoding encoding = {.tokenizer = (const struct mt_json_tokenizer *)base, .ids = ids};
+    struct mt_text fixed = {0};
+    int r = make_utf8(&text, &bytes, &fixed);
+    if (r == 0)
+        r = encode_text(&encoding, text, bytes, add_special);
+    mt_pretokenizer_scratch_free(&encoding.scratch);
+    mt_text_free(&encoding.normal);
+    mt_text_free(&encoding.spare);
+    mt_text_free(&fixed);
+    if (r == -ENOMEM)
+        return out_of_memory(error);
+    if (r < 0)
+        return mt_error_set(error, r, MT_REASON_BAD_DATA,
+                            "the tokenizer's pattern needs more steps than its bound for this text");
+    return 0;
+}
+
+/* --- decoding
+ * ----------------------------------------------------------------------------------------------- */
+
+static int piece(const struct mt_tokenizer *base, int32_t id, bool skip_special,
+                 struct mt_decode_state *state, struct mt_text *text)
+{
+    const struct mt_json_tokenizer *tokenizer = (const struct mt_json_tokenizer *)base;
+    if (!mt_vocab_has(&tokenizer->pieces, id) || (skip_special && tokenizer->special[id]))
+        return 0;
+    size_t bytes;
+    const char *data = mt_vocab_text(&tokenizer->pieces, id, &bytes);
+    const bool first = state->tokens++ == 0;
+    if (tokenizer->join && !first && mt_text_append(text, " ", 1) < 0)
+        return -ENOMEM;
+    while (bytes && *data == ' ' &&
+           ((tokenizer->strip_first && first) ||
+            (!state->started && state->stripped < tokenizer->strip_start))) {
+        state->stripped++;
+        data++;
+        bytes--;
+    }
+    state->started = state->started || bytes;
+    return mt_text_append(text, data, bytes);
+}
+
+/* --- files
+ * -------------------------------------------------------------------------------------------------- */
+
+static const char *const file_names[MT_JSON_TOKENIZER_FILES] = {
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+    "merges.txt",     "tokenizer.model",       "chat_template.jinja",
+};
+
+static int open_files(struct mt_json_tokenizer *tokenizer, const char *folder, struct mt_error *error)
+{
+    for (size_t i = 0; i < MT_JSON_TOKENIZER_FILES; i++) {
+        mt_autofree char *path = mt_path_join(folder, file_names[i]);
+        if (!path)
+            return out_of_memory(error);
+        tokenizer->files[i].name = file_names[i];
+        tokenizer->files[i].fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (tokenizer->files[i].fd < 0 && errno != ENOENT)
+            return mt_error_set_errno(error, MT_REASON_BAD_MODEL, "cannot read %s", path);
+    }
+    return 0;
+}
+
+static int copy_file(int fd, const char *path, struct mt_error *error)
+{
+    struct stat status;
+    if (fstat(fd, &status) < 0)
+        return mt_error_set_errno(error, MT_REASON_IO, "cannot copy a file of the tokenizer to %s", path);
+    const size_t bytes = (size_t)status.st_size;
+    mt_autofree char *data = malloc(bytes + 1);
+    if (!data)
+        return out_of_memory(error);
+    int r = mt_fd_pread_all(fd, data, bytes, 0);
+    if (r < 0) {
+        errno = -r;
+        return mt_error_set_errno(error, MT_REASON_IO, "cannot copy a file of the tokenizer to %s", path);
+    }
+    return mt_file_write_atomic(path, data, bytes, 0666, error);
+}
+
+static int save(const struct mt_tokenizer *base, const char *folder, struct mt_error *error)
+{
+    const struct mt_json_tokenizer *tokenizer = (const struct mt_json_tokenizer *)base;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < MT_JSON_TOKENIZER_FILES; i++) {
+        if (tokenizer->files[i].fd < 0)
+            continue;
+        mt_autofree char *path = mt_path_join(folder, tokenizer->files[i].name);
+        r = path ? copy_file(tokenizer->files[i].fd, path, error) : out_of_memory(error);
+    }
+    return r;
+}
+
+/* The file as it is, and the three ids that come from beside it. */
+static int make_fingerprint(struct mt_json_tokenizer *tokenizer, const char *folder, struct mt_error *error)
+{
+    char hex[65], ids[64];
+    mt_autofree char *path = mt_path_join(folder, "tokenizer.json");
+    if (!path)
+        return out_of_memory(error);
+    int r = mt_file_sha256(path, hex, error);
+    if (r < 0)
+        return r;
+    struct mt_sha256 hash;
+    uint8_t digest[32];
+    snprintf(ids, sizeof ids, " %d %d %d", tokenizer->base.begin, tokenizer->base.end, tokenizer->base.pad);
+    mt_sha256_init(&hash);
+    mt_sha256_update(&hash, hex, strlen(hex));
+    mt_sha256_update(&hash, ids, strlen(ids));
+    mt_sha256_final(&hash, digest);
+    mt_sha256_hex(digest, tokenizer->base.fingerprint);
+    return 0;
+}
+
+static void free_tokenizer(struct mt_tokenizer *base)
+{
+    struct mt_json_tokenizer *tokenizer = (struct mt_json_tokenizer *)base;
+    for (size_t i = 0; i < MT_JSON_TOKENIZER_FILES; i++)
+        if (tokenizer->files[i].fd >= 0)
+            close(tokenizer->files[i].fd);
+    mt_bpe_free(tokenizer->bpe);
+    mt_pretokenizer_free(tokenizer->pretokenizer);
+    mt_normalizer_free(tokenizer->normalizer);
+    mt_added_free(tokenizer->added);
+    mt_added_free(tokenizer->added_normalized);
+    mt_vocab_free(&tokenizer->vocab);
+    mt_vocab_free(&tokenizer->pieces);
+    mt_ids_free(&tokenizer->prefix);
+    mt_ids_free(&tokenizer->suffix);
+    free(tokenizer->special);
+    free(tokenizer);
+}
+
+static const struct mt_tokenizer_ops bpe_ops = {
+    .kind = "BPE",
+    .encode = encode,
+    .piece = piece,
+    .save = save,
+    .free = free_tokenizer,
+};
+
+int mt_json_tokenizer_load(const char *folder, const json_t *document, struct mt_tokenizer **result,
+                           struct mt_error *error)
+{
+    *result = NULL;
+    struct mt_json_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
+    if (!tokenizer)
+        return out_of_memory(error);
+    tokenizer->base = (struct mt_tokenizer){
+        .ops = &bpe_ops,
+        .begin = MT_TOKEN_NONE,
+        .end = MT_TOKEN_NONE,
+        .pad = MT_TOKEN_NONE,
+    };
+    for (size_t i = 0; i < MT_JSON_TOKENIZER_FILES; i++)
+        tokenizer->files[i].fd = -1;
+    int r = mt_json_tokenizer_read(tokenizer, document, error);
+    if (r == 0)
+        r = mt_json_tokenizer_read_names(tokenizer, folder, document, error);
+    if (r == 0)
+        r = open_files(tokenizer, folder, error);
+    if (r == 0)
+        r = make_fingerprint(tokenizer, folder, error);
+    if (r < 0) {
+        free_tokenizer(&tokenizer->base);
+        return r;
+    }
+    *result = &tokenizer->base;
+    return 0;
+}

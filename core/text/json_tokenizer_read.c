@@ -1,0 +1,492 @@
+/* The parts of a tokenizer.json: vocabulary, added tokens, post-processor, decoder. */
+#include "core/base/cleanup.h"
+#include "core/base/document.h"
+#include "core/base/file.h"
+#include "core/base/size.h"
+#include "core/text/byte_alphabet.h"
+#include "core/text/json_tokenizer.h"
+#include "core/text/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_CONFIG_BYTES ((size_t)64 << 20)
+
+#define bad_model(error, ...) mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, __VA_ARGS__)
+#define not_supported(error, ...) mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL, __VA_ARGS__)
+
+static int no_memory(struct mt_error *error)
+{
+    return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the tokenizer");
+}
+
+static const char *type_of(const json_t *json)
+{
+    const char *type = json_string_value(json_object_get(json, "type"));
+    return type ? type : "(none)";
+}
+
+/* How a token's writing becomes the text it decodes to. */
+struct decoding {
+    bool byte_level, byte_fallback;
+    const char *from, *to; /* replaced; NULL: nothing */
+};
+
+/* --- decoder
+ * ------------------------------------------------------------------------------------------------ */
+
+static int read_replace(const json_t *json, struct decoding *decoding, struct mt_error *error)
+{
+    const char *from = json_string_value(json_object_get(json_object_get(json, "pattern"), "String"));
+    const char *to = json_string_value(json_object_get(json, "content"));
+    if (!from || !*from || !to || decoding->from)
+        return not_supported(error, "this Replace in a decoder is not supported yet");
+    decoding->from = from;
+    decoding->to = to;
+    return 0;
+}
+
+static int read_strip(struct mt_json_tokenizer *tokenizer, const json_t *json, struct mt_error *error)
+{
+    const char *content = json_string_value(json_object_get(json, "content"));
+    const json_t *start = json_object_get(json, "start"), *stop = json_object_get(json, "stop");
+    if (!content || strcmp(content, " ") != 0 || !json_is_integer(start) || json_integer_value(start) < 0 ||
+        json_integer_value(stop) != 0)
+        return not_supported(error, "this Strip in a decoder is not supported yet");
+    tokenizer->strip_start = (size_t)json_integer_value(start);
+    return 0;
+}
+
+static int read_decoder(struct mt_json_tokenizer *tokenizer, const json_t *json, unsigned depth,
+                        struct decoding *decoding, struct mt_error *error)
+{
+    const char *type = type_of(json);
+    if (strcmp(type, "Sequence") == 0 && depth < 4) {
+        const json_t *item;
+        size_t i;
+        int r = 0;
+        json_array_foreach(json_object_get(json, "decoders"), i, item) if (r == 0) r =
+            read_decoder(tokenizer, item, depth + 1, decoding, error);
+        return r;
+    }
+    if (strcmp(type, "ByteLevel") == 0) {
+        decoding->byte_level = true;
+        return 0;
+    }
+    if (strcmp(type, "ByteFallback") == 0) {
+        decoding->byte_fallback = true;
+        return 0;
+    }
+    if (strcmp(type, "Fuse") == 0)
+        return 0;
+    if (strcmp(type, "Replace") == 0)
+        return read_replace(json, decoding, error);
+    if (strcmp(type, "Strip") == 0)
+        return read_strip(tokenizer, json, error);
+    if (strcmp(type, "Metaspace") == 0) {
+        const char *scheme = json_string_value(json_object_get(json, "prepend_scheme"));
+        decoding->from = json_string_value(json_object_get(json, "replacement"));
+        decoding->to = " ";
+        tokenizer->strip_first =
+            scheme ? strcmp(scheme, "never") != 0 : !json_is_false(json_object_get(json, "add_prefix_space"));
+        return decoding->from && *decoding->from ? 0 : bad_model(error, "a Metaspace has no replacement");
+    }
+    return not_supported(error, "the decoder %s is not supported yet", type);
+}
+
+/* Bytes of a writing in the byte alphabet; false when a character of it is not in the alphabet. */
+static bool to_bytes(const char *text, size_t bytes, struct mt_text *out)
+{
+    out->bytes = 0;
+    if (mt_text_append(out, "", 0) < 0)
+        return false;
+    for (size_t i = 0; i < bytes;) {
+        uint32_t character;
+        const int length = mt_utf8_next(text + i, bytes - i, &character);
+        const int byte = length > 0 ? mt_byte_alphabet_byte(character) : -1;
+        if (byte < 0 || mt_text_append(out, &(char){(char)byte}, 1) < 0)
+            return false;
+        i += (size_t)length;
+    }
+    return true;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* What a token decodes to. */
+static int piece_of(const struct decoding *decoding, const char *text, size_t bytes, struct mt_text *out)
+{
+    if (decoding->byte_level && to_bytes(text, bytes, out))
+        return 0;
+    out->bytes = 0;
+    if (decoding->byte_fallback && bytes == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>' &&
+        hex_digit(text[3]) >= 0 && hex_digit(text[4]) >= 0)
+        return mt_text_append(out, &(char){(char)(hex_digit(text[3]) << 4 | hex_digit(text[4]))}, 1);
+    int r = mt_text_append(out, "", 0);
+    const size_t length = decoding->from ? strlen(decoding->from) : 0;
+    for (size_t done = 0; r == 0 && done < bytes;) {
+        const char *found = length ? memmem(text + done, bytes - done, decoding->from, length) : NULL;
+        const size_t plain = found ? (size_t)(found - text) - done : bytes - done;
+        r = mt_text_append(out, text + done, plain);
+        if (r == 0 && found)
+            r = mt_text_append(out, decoding->to, strlen(decoding->to));
+        done += plain + (found ? length : 0);
+    }
+    return r;
+}
+
+/* --- vocabulary
+ * --------------------------------------------------------------------------------------------- */
+
+static int check_id(const json_t *value, const char *text, int64_t *id, struct mt_error *error)
+{
+    *id = json_is_integer(value) ? json_integer_value(value) : -1;
+    if (*id < 0 || *id >= MT_VOCAB_MAX_ID)
+        return bad_model(error, "the id of the token \"%.40s\" is not a number from 0 to %lld", text,
+                         (long long)MT_VOCAB_MAX_ID - 1);
+    return 0;
+}
+
+/* Largest id + 1 of model and added tokens. */
+static int measure(const json_t *document, const json_t *vocab, size_t *size, struct mt_error *error)
+{
+    const char *text;
+    json_t *value;
+    size_t i;
+    int64_t id;
+    *size = 0;
+    json_object_foreach((json_t *)vocab, text, value)
+    {
+        int r = check_id(value, text, &id, error);
+        if (r < 0)
+            return r;
+        *size = mt_size_max(*size, (size_t)id + 1);
+    }
+    json_array_foreach(json_object_get(document, "added_tokens"), i, value)
+    {
+        text = json_string_value(json_object_get(value, "content"));
+        if (!text)
+            return bad_model(error, "added token %zu has no content", i);
+        int r = check_id(json_object_get(value, "id"), text, &id, error);
+        if (r < 0)
+            return r;
+        *size = mt_size_max(*size, (size_t)id + 1);
+    }
+    return *size ? 0 : bad_model(error, "the vocabulary is empty");
+}
+
+static int add_token(struct mt_json_tokenizer *tokenizer, const struct decoding *decoding, int32_t id,
+                     const char *text, size_t bytes, bool findable, struct mt_text *scratch,
+                     struct mt_error *error)
+{
+    /* Tokens of a byte-level vocabulary that are not written in the alphabet are never made of bytes. */
+    const bool as_bytes = tokenizer->byte_level && to_bytes(text, bytes, scratch);
+    findable = findable && (as_bytes || !tokenizer->byte_level);
+    int r = as_bytes ? mt_vocab_add(&tokenizer->vocab, id, scratch->data, scratch->bytes, findable)
+                     : mt_vocab_add(&tokenizer->vocab, id, text, bytes, findable);
+    if (r == -EEXIST)
+        return bad_model(error, "two tokens have the id %d or the text \"%.40s\"", id, text);
+    if (r == 0)
+        r = piece_of(decoding, text, bytes, scratch);
+    if (r == 0)
+        r = mt_vocab_add(&tokenizer->pieces, id, scratch->data, scratch->bytes, false);
+    return r < 0 ? no_memory(error) : 0;
+}
+
+static int read_vocab(struct mt_json_tokenizer *tokenizer, const json_t *vocab,
+                      const struct decoding *decoding, struct mt_error *error)
+{
+    struct mt_text scratch = {0};
+    const char *text;
+    json_t *value;
+    int r = 0;
+    json_object_foreach((json_t *)vocab, text, value) if (r == 0) r = add_token(
+        tokenizer, decoding, (int32_t)json_integer_value(value), text, strlen(text), true, &scratch, error);
+    mt_text_free(&scratch);
+    return r;
+}
+
+/* --- added tokens
+ * ------------------------------------------------------------------------------------------- */
+
+static bool flag(const json_t *json, const char *key)
+{
+    return json_is_true(json_object_get(json, key));
+}
+
+/* Into the set it is looked for with: as it is, or as the normalizer leaves it. */
+static int insert_added(struct mt_json_tokenizer *tokenizer, const json_t *json, int32_t id,
+                        struct mt_error *error)
+{
+    const json_t *content = json_object_get(json, "content");
+    const struct mt_added_token token = {
+        .id = id,
+        .single_word = flag(json, "single_word"),
+        .lstrip = flag(json, "lstrip"),
+        .rstrip = flag(json, "rstrip"),
+    };
+    if (!flag(json, "normalized")) {
+        int r =
+            mt_added_insert(tokenizer->added, json_string_value(content), json_string_length(content), token);
+        return r == -ENOMEM ? no_memory(error) : 0;
+    }
+    struct mt_text text = {0}, spare = {0};
+    struct mt_regex_scratch *scratch = mt_regex_scratch_new();
+    int r =
+        scratch ? mt_text_append(&text, json_string_value(content), json_string_length(content)) : -ENOMEM;
+    if (r == 0)
+        r = mt_normalizer_apply(tokenizer->normalizer, scratch, &text, &spare);
+    if (r == 0)
+        r = mt_added_insert(tokenizer->added_normalized, text.data, text.bytes, token);
+    mt_regex_scratch_free(scratch);
+    mt_text_free(&text);
+    mt_text_free(&spare);
+    return r == -ENOMEM ? no_memory(error) : 0;
+}
+
+static int read_added(struct mt_json_tokenizer *tokenizer, const json_t *document, const json_t *vocab,
+                      const struct decoding *decoding, struct mt_error *error)
+{
+    struct mt_text scratch = {0};
+    json_t *json;
+    size_t i;
+    int r = 0;
+    json_array_foreach(json_object_get(document, "added_tokens"), i, json)
+    {
+        const json_t *content = json_object_get(json, "content");
+        const char *text = json_string_value(content);
+        const json_t *known = json_object_get(vocab, text); /* the model's own id goes before */
+        const int32_t id = (int32_t)json_integer_value(known ? known : json_object_get(json, "id"));
+        if (!known)
+            r = add_token(tokenizer, decoding, id, text, json_string_length(content), false, &scratch, error);
+        if (r == 0)
+            r = insert_added(tokenizer, json, id, error);
+        if (r < 0)
+            break;
+        tokenizer->special[id] = tokenizer->special[id] || flag(json, "special");
+    }
+    mt_text_free(&scratch);
+    return r;
+}
+
+/* --- post-processor
+ * ----------------------------------------------------------------------------------------- */
+
+static int push_special(const struct mt_json_tokenizer *tokenizer, const json_t *id, struct mt_ids *ids,
+                        struct mt_error *error)
+{
+    if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+        json_integer_value(id) >= (json_int_t)tokenizer->base.vocab_size)
+        return bad_model(error, "the post-processor names an id that is not in the vocabulary");
+    return mt_ids_push(ids, (int32_t)json_integer_value(id)) < 0 ? no_memory(error) : 0;
+}
+
+static int read_template(struct mt_json_tokenizer *tokenizer, const json_t *json, struct mt_error *error)
+{
+    const json_t *special_tokens = json_object_get(json, "special_tokens");
+    json_t *item, *id;
+    size_t i, k;
+    bool seen = false;
+    json_array_foreach(json_object_get(json, "single"), i, item)
+    {
+        if (json_object_get(item, "Sequence")) {
+            if (seen)
+                return not_supported(error, "a template with the text twice is not supported yet");
+            seen = true;
+            continue;
+        }
+        const char *name = json_string_value(json_object_get(json_object_get(item, "SpecialToken"), "id"));
+        const json_t *ids = name ? json_object_get(json_object_get(special_tokens, name), "ids") : NULL;
+        if (!json_is_array(ids))
+            return bad_model(error, "the post-processor's template names a special token without ids");
+        json_array_foreach(ids, k, id)
+        {
+            int r = push_special(tokenizer, id, seen ? &tokenizer->suffix : &tokenizer->prefix, error);
+            if (r < 0)
+                return r;
+        }
+    }
+    return seen ? 0 : bad_model(error, "the post-processor's template has no place for the text");
+}
+
+static int read_post_processor(struct mt_json_tokenizer *tokenizer, const json_t *json, unsigned depth,
+                               struct mt_error *error)
+{
+    if (!json || json_is_null(json))
+        return 0;
+    const char *type = type_of(json);
+    if (strcmp(type, "ByteLevel") == 0) /* offsets only */
+        return 0;
+    if (strcmp(type, "Sequence") == 0 && depth < 4) {
+        const json_t *item;
+        size_t i;
+        int r = 0;
+        json_array_foreach(json_object_get(json, "processors"), i, item) if (r == 0) r =
+            read_post_processor(tokenizer, item, depth + 1, error);
+        return r;
+    }
+    if (tokenizer->prefix.count || tokenizer->suffix.count)
+        return not_supported(error, "several templates in the post-processor are not supported yet");
+    if (strcmp(type, "TemplateProcessing") == 0)
+        return read_template(tokenizer, json, error);
+    if (strcmp(type, "RobertaProcessing") == 0 || strcmp(type, "BertProcessing") == 0) {
+        int r = push_special(tokenizer, json_array_get(json_object_get(json, "cls"), 1), &tokenizer->prefix,
+                             error);
+        return r < 0 ? r
+                     : push_special(tokenizer, json_array_get(json_object_get(json, "sep"), 1),
+                                    &tokenizer->suffix, error);
+    }
+    return not_supported(error, "the post-processor %s is not supported yet", type);
+}
+
+/* --- all together
+ * ------------------------------------------------------------------------------------------- */
+
+static int check_model(const json_t *model, struct mt_error *error)
+{
+    const char *type = json_string_value(json_object_get(model, "type"));
+    if (type ? strcmp(type, "BPE") != 0 : !json_object_get(model, "merges"))
+        return not_supported(error, "a tokenizer with a model of type %s is not supported yet",
+                             type ? type : "(none)");
+    return json_is_object(json_object_get(model, "vocab")) ? 0
+                                                           : bad_model(error, "the model has no vocabulary");
+}
+
+static int allocate(struct mt_json_tokenizer *tokenizer, size_t size, struct mt_error *error)
+{
+    tokenizer->base.vocab_size = size;
+    tokenizer->special = calloc(size, sizeof *tokenizer->special);
+    tokenizer->added = mt_added_new();
+    tokenizer->added_normalized = mt_added_new();
+    if (!tokenizer->special || !tokenizer->added || !tokenizer->added_normalized ||
+        mt_vocab_init(&tokenizer->vocab, size) < 0 || mt_vocab_init(&tokenizer->pieces, size) < 0)
+        return no_memory(error);
+    return 0;
+}
+
+int mt_json_tokenizer_read(struct mt_json_tokenizer *tokenizer, const json_t *document,
+                           struct mt_error *error)
+{
+    const json_t *model = json_object_get(document, "model"), *vocab = json_object_get(model, "vocab");
+    const json_t *decoder = json_object_get(document, "decoder");
+    struct decoding decoding = {0};
+    size_t size = 0;
+    int r = check_model(model, error);
+    if (r == 0)
+        r = mt_normalizer_load(json_object_get(document, "normalizer"), &tokenizer->normalizer, error);
+    if (r == 0)
+        r = mt_pretokenizer_load(json_object_get(document, "pre_tokenizer"), &tokenizer->pretokenizer, error);
+    if (r == 0 && decoder && !json_is_null(decoder))
+        r = read_decoder(tokenizer, decoder, 0, &decoding, error);
+    else
+        tokenizer->join = true;
+    if (r == 0)
+        r = measure(document, vocab, &size, error);
+    if (r == 0)
+        r = allocate(tokenizer, size, error);
+    if (r < 0)
+        return r;
+    tokenizer->byte_level = mt_pretokenizer_is_byte_level(tokenizer->pretokenizer);
+    r = read_vocab(tokenizer, vocab, &decoding, error);
+    if (r == 0)
+        r = read_added(tokenizer, document, vocab, &decoding, error);
+    if (r == 0)
+        r = read_post_processor(tokenizer, json_object_get(document, "post_processor"), 0, error);
+    if (r == 0)
+        r = mt_bpe_load(model, tokenizer->byte_level, &tokenizer->vocab, &tokenizer->bpe, error);
+    return r;
+}
+
+/* --- names of special tokens
+ * ---------------------------------------------------------------------------------- */
+
+static int32_t find_token(const json_t *document, const char *text)
+{
+    json_t *json;
+    size_t i;
+    const json_t *id = json_object_get(json_object_get(json_object_get(document, "model"), "vocab"), text);
+    if (id)
+        return (int32_t)json_integer_value(id);
+    json_array_foreach(json_object_get(document, "added_tokens"), i, json)
+    {
+        const char *content = json_string_value(json_object_get(json, "content"));
+        if (content && strcmp(content, text) == 0)
+            return (int32_t)json_integer_value(json_object_get(json, "id"));
+    }
+    return MT_TOKEN_NONE;
+}
+
+/* A JSON file of the folder; NULL when it is not there. */
+static int read_config(const char *folder, const char *name, json_t **config, struct mt_error *error)
+{
+    *config = NULL;
+    mt_autofree char *path = mt_path_join(folder, name);
+    if (!path)
+        return no_memory(error);
+    if (!mt_path_exists(path))
+        return 0;
+    mt_autofree char *text = NULL;
+    size_t bytes;
+    int r = mt_file_read(path, MAX_CONFIG_BYTES, &text, &bytes, error);
+    if (r == 0)
+        r = mt_json_parse(text, bytes, name, config, error);
+    if (r < 0 && error && r != -ENOMEM)
+        error->reason = MT_REASON_BAD_MODEL;
+    return r;
+}
+
+struct named_id {
+    const char *name, *id_name;
+    int32_t *id;
+};
+
+/* "bos_token": "<s>", or {"content": "<s>"}. */
+static void take_name(const json_t *config, const json_t *document, const struct named_id *wanted)
+{
+    const json_t *value = json_object_get(config, wanted->name);
+    const char *text = json_string_value(json_is_object(value) ? json_object_get(value, "content") : value);
+    if (text && *wanted->id == MT_TOKEN_NONE)
+        *wanted->id = find_token(document, text);
+}
+
+/* "bos_token_id": 1, or a list whose first counts. */
+static void take_id(const struct mt_json_tokenizer *tokenizer, const json_t *config,
+                    const struct named_id *wanted)
+{
+    const json_t *value = json_object_get(config, wanted->id_name);
+    if (json_is_array(value))
+        value = json_array_get(value, 0);
+    if (json_is_integer(value) && json_integer_value(value) < (json_int_t)tokenizer->base.vocab_size &&
+        json_integer_value(value) >= 0 && *wanted->id == MT_TOKEN_NONE)
+        *wanted->id = (int32_t)json_integer_value(value);
+}
+
+int mt_json_tokenizer_read_names(struct mt_json_tokenizer *tokenizer, const char *folder,
+                                 const json_t *document, struct mt_error *error)
+{
+    static const char *const files[] = {"tokenizer_config.json", "special_tokens_map.json", "config.json",
+                                        "generation_config.json"};
+    const struct named_id wanted[] = {
+        {"bos_token", "bos_token_id", &tokenizer->base.begin},
+        {"eos_token", "eos_token_id", &tokenizer->base.end},
+        {"pad_token", "pad_token_id", &tokenizer->base.pad},
+    };
+    for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
+        mt_autojson json_t *config = NULL;
+        int r = read_config(folder, files[f], &config, error);
+        if (r < 0)
+            return r;
+        for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+            take_name(config, document, &wanted[i]);
+            take_id(tokenizer, config, &wanted[i]);
+        }
+    }
+    return 0;
+}

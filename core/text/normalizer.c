@@ -1,0 +1,303 @@
+#include "core/text/normalizer.h"
+
+#include "core/text/unicode.h"
+#include "core/text/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#define MAX_STEPS 32
+
+enum kind { NORMAL_FORM, LOWERCASE, STRIP, STRIP_ACCENTS, PREPEND, REPLACE, REPLACE_PATTERN };
+
+struct step {
+    enum kind kind;
+    utf8proc_option_t form;
+    bool left, right;          /* strip */
+    struct mt_text from, text; /* replace: what, by what; prepend: what */
+    struct mt_regex *regex;
+};
+
+struct mt_normalizer {
+    struct step steps[MAX_STEPS];
+    size_t count;
+};
+
+/* --- steps
+ * -------------------------------------------------------------------------------------------------- */
+
+/* No character below U+0300 changes under NFC, and no ASCII character under any form. */
+static bool needs_no_form(const char *text, size_t bytes, utf8proc_option_t form)
+{
+    const bool composed = (form & UTF8PROC_COMPOSE) && !(form & UTF8PROC_COMPAT);
+    const unsigned char limit = composed ? 0xcc : 0x80; /* U+0300 begins with 0xcc */
+    for (size_t i = 0; i < bytes; i++)
+        if ((unsigned char)text[i] >= limit)
+            return false;
+    return true;
+}
+
+static int apply_form(const struct step *step, const struct mt_text *text, struct mt_text *out)
+{
+    if (needs_no_form(text->data, text->bytes, step->form))
+        return mt_text_append(out, text->data, text->bytes);
+    utf8proc_uint8_t *mapped;
+    const utf8proc_ssize_t bytes = utf8proc_map((const utf8proc_uint8_t *)text->data,
+                                                (utf8proc_ssize_t)text->bytes, &mapped, step->form);
+    if (bytes < 0)
+        return bytes == UTF8PROC_ERROR_NOMEM ? -ENOMEM : -EINVAL;
+    const int r = mt_text_append(out, (const char *)mapped, (size_t)bytes);
+    free(mapped);
+    return r;
+}
+
+/* A character at a time, without the rule for the final sigma, as the reference implementation does. */
+static int lowercase(const struct mt_text *text, struct mt_text *out)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < text->bytes;) {
+        uint32_t character;
+        char lower[4];
+        i += (size_t)mt_utf8_next(text->data + i, text->bytes - i, &character);
+        if (character == 0x130) /* the one whose lower case is two characters */
+            r = mt_text_append(out, "i\xcc\x87", 3);
+        else
+            r = mt_text_append(out, lower,
+                               mt_utf8_write((uint32_t)utf8proc_tolower((utf8proc_int32_t)character), lower));
+    }
+    return r;
+}
+
+static int strip_accents(const struct mt_text *text, struct mt_text *out)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < text->bytes;) {
+        uint32_t character;
+        const size_t length = (size_t)mt_utf8_next(text->data + i, text->bytes - i, &character);
+        const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)character);
+        if (category != UTF8PROC_CATEGORY_MN && category != UTF8PROC_CATEGORY_MC &&
+            category != UTF8PROC_CATEGORY_ME)
+            r = mt_text_append(out, text->data + i, length);
+        i += length;
+    }
+    return r;
+}
+
+static int strip(const struct step *step, const struct mt_text *text, struct mt_text *out)
+{
+    size_t start = 0, end = text->bytes;
+    uint32_t character;
+    while (step->left && start < end) {
+        const int length = mt_utf8_next(text->data + start, end - start, &character);
+        if (!mt_is_white_space(character))
+            break;
+        start += (size_t)length;
+    }
+    while (step->right && start < end) {
+        const size_t length = mt_utf8_before(text->data, end, &character);
+        if (!mt_is_white_space(character))
+            break;
+        end -= length;
+    }
+    return mt_text_append(out, text->data + start, end - start);
+}
+
+static int replace(const struct step *step, const struct mt_text *text, struct mt_text *out)
+{
+    size_t done = 0;
+    int r = 0;
+    while (r == 0 && done < text->bytes) {
+        const char *found = memmem(text->data + done, text->bytes - done, step->from.data, step->from.bytes);
+        const size_t plain = found ? (size_t)(found - text->data) - done : text->bytes - done;
+        r = mt_text_append(out, text->data + done, plain);
+        if (r == 0 && found)
+            r = mt_text_append(out, step->text.data, step->text.bytes);
+        done += plain + (found ? step->from.bytes : 0);
+    }
+    return r;
+}
+
+static int replace_pattern(const struct step *step, struct mt_regex_scratch *scratch,
+                           const struct mt_text *text, struct mt_text *out)
+{
+    size_t done = 0;
+    for (;;) {
+        size_t start, end;
+        int r = mt_regex_next(step->regex, scratch, text->data, text->bytes, done, &start, &end);
+        if (r <= 0)
+            return r < 0 ? r : mt_text_append(out, text->data + done, text->bytes - done);
+        if (mt_text_append(out, text->data + done, start - done) < 0 ||
+            mt_text_append(out, step->text.data, step->text.bytes) < 0)
+            return -ENOMEM;
+        done = end;
+    }
+}
+
+static int apply(const struct step *step, struct mt_regex_scratch *scratch, const struct mt_text *text,
+                 struct mt_text *out)
+{
+    switch (step->kind) {
+    case NORMAL_FORM:
+        return apply_form(step, text, out);
+    case LOWERCASE:
+        return lowercase(text, out);
+    case STRIP:
+        return strip(step, text, out);
+    case STRIP_ACCENTS:
+        return strip_accents(text, out);
+    case PREPEND:
+        if (text->bytes && mt_text_append(out, step->text.data, step->text.bytes) < 0)
+            return -ENOMEM;
+        return mt_text_append(out, text->data, text->bytes);
+    case REPLACE:
+        return replace(step, text, out);
+    case REPLACE_PATTERN:
+        return replace_pattern(step, scratch, text, out);
+    }
+    return -EINVAL;
+}
+
+int mt_normalizer_apply(const struct mt_normalizer *normalizer, struct mt_regex_scratch *scratch,
+                        struct mt_text *text, struct mt_text *spare)
+{
+    for (size_t i = 0; i < normalizer->count; i++) {
+        spare->bytes = 0;
+        int r = mt_text_append(spare, "", 0);
+        if (r == 0)
+            r = apply(&normalizer->steps[i], scratch, text, spare);
+        if (r < 0)
+            return r;
+        const struct mt_text swapped = *text;
+        *text = *spare;
+        *spare = swapped;
+    }
+    return 0;
+}
+
+bool mt_normalizer_is_empty(const struct mt_normalizer *normalizer)
+{
+    return normalizer->count == 0;
+}
+
+/* --- loading
+ * ------------------------------------------------------------------------------------------------ */
+
+static int copy_text(struct mt_text *text, const json_t *value, struct mt_error *error)
+{
+    if (!json_is_string(value))
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "a normalizer lacks its text");
+    if (mt_text_append(text, json_string_value(value), json_string_length(value)) < 0)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the tokenizer");
+    return 0;
+}
+
+static int load_replace(const json_t *json, struct step *step, struct mt_error *error)
+{
+    const json_t *pattern = json_object_get(json, "pattern");
+    const json_t *text = json_object_get(pattern, "String"), *regex = json_object_get(pattern, "Regex");
+    int r = copy_text(&step->text, json_object_get(json, "content"), error);
+    if (r < 0)
+        return r;
+    if (regex) {
+        step->kind = REPLACE_PATTERN;
+        if (!json_is_string(regex))
+            return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "a normalizer's pattern is not a text");
+        return mt_regex_compile(json_string_value(regex), json_string_length(regex), &step->regex, error);
+    }
+    step->kind = REPLACE;
+    r = copy_text(&step->from, text, error);
+    if (r == 0 && !step->from.bytes)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "a normalizer replaces the empty text");
+    return r;
+}
+
+static const struct {
+    const char *name;
+    utf8proc_option_t form;
+} forms[] = {
+    {"NFC", UTF8PROC_STABLE | UTF8PROC_COMPOSE},
+    {"NFD", UTF8PROC_STABLE | UTF8PROC_DECOMPOSE},
+    {"NFKC", UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT},
+    {"NFKD", UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT},
+};
+
+static int load_step(const json_t *json, const char *type, struct step *step, struct mt_error *error)
+{
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (strcmp(type, forms[i].name) == 0) {
+            step->kind = NORMAL_FORM;
+            step->form = forms[i].form;
+            return 0;
+        }
+    if (strcmp(type, "Lowercase") == 0) {
+        step->kind = LOWERCASE;
+        return 0;
+    }
+    if (strcmp(type, "StripAccents") == 0) {
+        step->kind = STRIP_ACCENTS;
+        return 0;
+    }
+    if (strcmp(type, "Strip") == 0) {
+        step->kind = STRIP;
+        step->left = json_is_true(json_object_get(json, "strip_left"));
+        step->right = json_is_true(json_object_get(json, "strip_right"));
+        return 0;
+    }
+    if (strcmp(type, "Prepend") == 0) {
+        step->kind = PREPEND;
+        return copy_text(&step->text, json_object_get(json, "prepend"), error);
+    }
+    if (strcmp(type, "Replace") == 0)
+        return load_replace(json, step, error);
+    return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL, "the normalizer %s is not supported yet", type);
+}
+
+static int load(struct mt_normalizer *normalizer, const json_t *json, unsigned depth, struct mt_error *error)
+{
+    if (!json || json_is_null(json))
+        return 0;
+    const char *type = json_string_value(json_object_get(json, "type"));
+    if (!type)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "a normalizer has no type");
+    if (strcmp(type, "Sequence") == 0) {
+        const json_t *list = json_object_get(json, "normalizers"), *item;
+        size_t i;
+        if (depth == 8)
+            return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "normalizers are nested too deep");
+        int r = 0;
+        json_array_foreach(list, i, item) if (r == 0) r = load(normalizer, item, depth + 1, error);
+        return r;
+    }
+    if (normalizer->count == MAX_STEPS)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "there are more than %d normalizers",
+                            MAX_STEPS);
+    return load_step(json, type, &normalizer->steps[normalizer->count++], error);
+}
+
+int mt_normalizer_load(const json_t *json, struct mt_normalizer **result, struct mt_error *error)
+{
+    *result = NULL;
+    struct mt_normalizer *normalizer = calloc(1, sizeof *normalizer);
+    if (!normalizer)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the tokenizer");
+    int r = load(normalizer, json, 0, error);
+    if (r < 0) {
+        mt_normalizer_free(normalizer);
+        return r;
+    }
+    *result = normalizer;
+    return 0;
+}
+
+void mt_normalizer_free(struct mt_normalizer *normalizer)
+{
+    if (!normalizer)
+        return;
+    for (size_t i = 0; i < normalizer->count; i++) {
+        mt_text_free(&normalizer->steps[i].from);
+        mt_text_free(&normalizer->steps[i].text);
+        mt_regex_free(normalizer->steps[i].regex);
+    }
+    free(normalizer);
+}

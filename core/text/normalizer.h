@@ -1,0 +1,23 @@
+/* What a tokenizer does to a text before it is cut: Unicode normal forms and replacements. */
+#ifndef MT_TEXT_NORMALIZER_H
+#define MT_TEXT_NORMALIZER_H
+
+#include "core/text/regex.h"
+#include "core/text/tokenizer.h"
+
+#include <jansson.h>
+
+struct mt_normalizer;
+
+/* `normalizer` of a tokenizer.json; null gives one that does nothing. MT_REASON_BAD_MODEL with the kind that
+ * is not supported yet. */
+int mt_normalizer_load(const json_t *json, struct mt_normalizer **normalizer, struct mt_error *error);
+void mt_normalizer_free(struct mt_normalizer *normalizer); /* NULL is fine */
+
+/* Replaces `text` (UTF-8) by its normal form. `spare` is scratch. 0, -ENOMEM or -EINVAL. */
+int mt_normalizer_apply(const struct mt_normalizer *normalizer, struct mt_regex_scratch *scratch,
+                        struct mt_text *text, struct mt_text *spare);
+/* Does it do nothing? */
+bool mt_normalizer_is_empty(const struct mt_normalizer *normalizer);
+
+#endif
