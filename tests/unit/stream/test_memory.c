@@ -1,0 +1,128 @@
+/* Device memory does not grow with depth, weights cross twice a step whatever is accumulated, and a model far
+ * larger than the device trains. */
+#include "tests/unit/stream/stream_support.h"
+
+static size_t device_bytes_used(const struct bed *bed)
+{
+    struct mt_device_info info;
+    bed->device->api->info(bed->device, &info);
+    return info.total_bytes - info.free_bytes;
+}
+
+static void open_depth(struct bed *bed, size_t layers, const struct setting *setting)
+{
+    char keys[256];
+    snprintf(keys, sizeof keys,
+             "{\"vocab_size\": 64, \"hidden_size\": 64, \"num_layers\": %zu, \"num_attention_heads\": 4,"
+             " \"intermediate_size\": 128}",
+             layers);
+    bed_open(bed, keys, setting);
+}
+
+static void device_memory_does_not_grow_with_depth(void **state)
+{
+    (void)state;
+    const size_t lengths[4] = {32, 30, 32, 31};
+    struct mt_batch *batch = batch_new(4, lengths, 64, 1);
+    size_t used[2], boundaries[2];
+    for (size_t i = 0; i < 2; i++) {
+        struct setting setting = usual_setting(4, 32);
+        struct mt_executor_memory memory;
+        struct bed bed;
+        setting.device = "cpu-discrete";
+        setting.executor.activation_offload = MT_CHOICE_ON;
+        open_depth(&bed, i ? 48 : 4, &setting);
+        bed_run(&bed, &batch, 1, 2, NULL);
+        mt_executor_memory(bed.executor, &memory);
+        used[i] = device_bytes_used(&bed);
+        boundaries[i] = memory.host.boundaries;
+        assert_true(memory.device.total <= used[i] &&
+                    used[i] < memory.device.total + memory.device.total / 50);
+        bed_close(&bed);
+    }
+    assert_true(used[1] <= used[0] + used[0] / 100);
+    assert_true(boundaries[1] > 8 * boundaries[0]); /* it is the host that keeps them */
+    batch_free(batch);
+}
+
+static void weights_cross_as_often_whatever_is_accumulated(void **state)
+{
+    (void)state;
+    const size_t lengths[8] = {32, 30, 32, 31, 9, 8, 7, 6};
+    size_t crossed[2], weights = 0;
+    for (size_t i = 0; i < 2; i++) {
+        struct mt_batch *batch = batch_new(i ? 8 : 1, lengths, 64, 1);
+        struct setting setting = usual_setting(8, 32);
+        struct bed bed;
+        size_t in, out;
+        setting.device = "cpu-discrete";
+        open_depth(&bed, 6, &setting);
+        bed_run(&bed, &batch, 1, 3, NULL);
+        mt_executor_traffic(bed.executor, &crossed[i], &in, &out);
+        weights = 0;
+        for (size_t g = 1; g < bed.model->num_groups; g++)
+            weights += bed.model->groups[g].count * sizeof(float);
+        bed_close(&bed);
+        batch_free(batch);
+    }
+    assert_int_equal(crossed[0], crossed[1]);
+    assert_true(crossed[0] <= 3 * 2 * weights);
+}
+
+/* Slabs (16 bytes a parameter) of more than twenty times the device's memory. */
+static void a_model_twenty_times_the_device_trains(void **state)
+{
+    (void)state;
+    const size_t lengths[2] = {16, 16};
+    struct mt_batch *batch = batch_new(2, lengths, 64, 1);
+    struct setting setting = usual_setting(2, 16);
+    struct mt_error error = {0};
+    struct mt_step_result first, last;
+    struct bed bed;
+    setting.device = "cpu-discrete";
+    setting.executor.num_grad_slabs = 2;
+    setting.executor.activation_offload = MT_CHOICE_ON;
+    setting.device_options.memory_limit_bytes = 1200 << 10;
+    open_depth(&bed, 48, &setting);
+    assert_true(16 * bed.model->total_count > 20 * setting.device_options.memory_limit_bytes);
+    mt_assert_ok(mt_executor_step(bed.executor, batch, 1e-3, &first, &error), &error);
+    for (size_t i = 0; i < 8; i++)
+        mt_assert_ok(mt_executor_step(bed.executor, batch, 1e-3, &last, &error), &error);
+    assert_true(last.loss < 0.9 * first.loss);
+    bed_close(&bed);
+    batch_free(batch);
+}
+
+/* Inputs go to the host only where the device has no room for them. */
+static void activations_are_offloaded_when_they_do_not_fit(void **state)
+{
+    (void)state;
+    const size_t lengths[4] = {32, 30, 32, 31};
+    struct mt_batch *batch = batch_new(4, lengths, 64, 1);
+    uint64_t hashes[2];
+    for (size_t i = 0; i < 2; i++) {
+        struct setting setting = usual_setting(4, 32);
+        struct mt_executor_memory memory;
+        struct bed bed;
+        setting.device = "cpu-discrete";
+        setting.device_options.memory_limit_bytes = (i ? 1900u : 9000u) << 10;
+        open_depth(&bed, 40, &setting);
+        hashes[i] = bed_run(&bed, &batch, 1, 2, NULL);
+        mt_executor_memory(bed.executor, &memory);
+        assert_true((memory.host.boundaries > 40 * 4 * 32 * 64 * sizeof(float)) == (i == 1));
+        bed_close(&bed);
+    }
+    assert_true(hashes[0] == hashes[1]);
+    batch_free(batch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(device_memory_does_not_grow_with_depth),
+        cmocka_unit_test(weights_cross_as_often_whatever_is_accumulated),
+        cmocka_unit_test(a_model_twenty_times_the_device_trains),
+        cmocka_unit_test(activations_are_offloaded_when_they_do_not_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
