@@ -83,8 +83,7 @@ static json_t *responses(const struct mt_route *route)
     bool writes = strcmp(route->method, "GET") != 0, has_id = strstr(route->pattern, "{id}") != NULL;
     for (const struct mt_route_answer *answer = route->answers; answer->status != 0; answer++)
         add_answer(all, answer->status, answer->schema, answer->type, answer->summary);
-    if (route->parameters || (route->flags & (MT_ROUTE_BODY | MT_ROUTE_NO_BODY)))
-        add_answer(all, 400, "Problem", NULL, "malformed: the query, the JSON, or a header");
+    add_answer(all, 400, "Problem", NULL, "malformed: the query, the JSON, or a header");
     if (!(route->flags & MT_ROUTE_OPEN))
         add_answer(all, 401, "Problem", NULL, "the bearer token is missing or wrong");
     if (writes)

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #define THREADS_PER_LISTENER 4
@@ -187,9 +188,11 @@ static enum MHD_Result begin(struct mt_request *request)
     request->started = mt_time_monotonic();
     take_request_id(request);
     size_t promised = promised_bytes(request);
-    bool chunked = mt_request_header(request, "Transfer-Encoding") != NULL;
+    const char *encoding = mt_request_header(request, "Transfer-Encoding");
+    bool chunked = encoding != NULL;
     mt_router_admit(request);
-    bool framed = mt_request_header_count(request, "Content-Length") <= 1 && !(chunked && promised > 0);
+    bool framed = mt_request_header_count(request, "Content-Length") <= 1 && !(chunked && promised > 0) &&
+                  (!chunked || strcasecmp(encoding, "chunked") == 0);
     if (!request->response && takes_body(request) && promised > MT_BODY_LIMIT_BYTES)
         refuse_size(request);
     mt_watch_headers(request->watched, promised > 0 || chunked);

@@ -317,8 +317,10 @@ static ssize_t stream_read(void *context, uint64_t position, char *buffer, size_
     (void)position;
     struct waiting *waiting = context;
     struct mt_watch *watch = waiting->watch;
+    /* Not END_WITH_ERROR: after that libmicrohttpd 0.9.75 closes the connection but looks at it again, and
+     * frees it, only much later. The end of the answer runs into the closed socket at once. */
     if (waiting->gone)
-        return MHD_CONTENT_READER_END_WITH_ERROR;
+        return MHD_CONTENT_READER_END_OF_STREAM;
     ssize_t bytes = waiting->stream.read(waiting->stream.context, buffer, capacity);
     if (bytes > 0)
         return bytes;
