@@ -545,7 +545,7 @@ static unsigned char *bits(struct rig *rig, size_t *bytes)
                                                                                    .vocab_size = VOCAB});
     rig->api->sum_squares(rig->stream, &(struct mt_sum_squares_args){x.at, sum.at, x.count, false});
     struct tensor *const results[] = {&dx, &dw, &table, &sum};
-    unsigned char *all = calloc(dx.count + dw.count + table.count + 2 * sum.count, sizeof(float));
+    unsigned char *all = calloc(dx.count + dw.count + table.count + 2 * sum.count, 4);
     *bytes = 0;
     for (size_t i = 0; i < 4; i++) {
         const size_t some = results[i]->count * mt_dtype_bytes(results[i]->dtype);
