@@ -57,7 +57,7 @@ static int claim(struct mt_queue *queue, struct mt_statistics *statistics, struc
         r = mt_change_apply(queue->db, job, &change, statistics, error);
     if (r == 0)
         r = count_attempt(queue->db, id, error);
-    if (r < 0)
+    if (r != 0)
         return r;
     double waited = (double)(mt_time_unix_microseconds() - job->queued_us) / 1e6;
     mt_statistics_observe(statistics, MT_QUEUE_QUEUE_WAIT, waited);

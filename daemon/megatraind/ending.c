@@ -92,8 +92,8 @@ static void wait_to_start_again(struct mt_run *run, int64_t restarts, double now
 bool mt_run_end(struct mt_run *run, double now, bool *drop)
 {
     struct mt_error error = {0};
-    struct mt_outcome_facts facts;
-    struct mt_outcome outcome;
+    struct mt_outcome_facts facts = {0};
+    struct mt_outcome outcome = {0};
     *drop = false;
     mt_run_take_over_files(run);
 

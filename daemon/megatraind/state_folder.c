@@ -19,6 +19,27 @@ static int make_subfolder(const struct mt_daemon *daemon, const char *name, mode
     return mt_folder_create(*path, mode, error);
 }
 
+static int take_lock(const struct mt_daemon *daemon, int fd, struct mt_error *error)
+{
+    char holder[32] = "", mine[32];
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK)
+            return mt_error_set_errno(error, MT_REASON_IO, "cannot lock the state folder %s",
+                                      daemon->state_folder);
+        ssize_t got = pread(fd, holder, sizeof holder - 1, 0);
+        holder[got > 0 ? strcspn(holder, "\n") : 0] = '\0';
+        return mt_error_set(error, -EBUSY, MT_REASON_IO,
+                            "another megatraind%s%s uses the state folder %s; stop it, or choose another "
+                            "--state-dir",
+                            *holder ? ", process " : "", holder, daemon->state_folder);
+    }
+    /* Only for the sentence above; a full disk shows itself soon enough. */
+    int length = snprintf(mine, sizeof mine, "%ld\n", (long)getpid());
+    if (ftruncate(fd, 0) == 0)
+        (void)mt_fd_pwrite_all(fd, mine, (size_t)length, 0);
+    return 0;
+}
+
 /* The lock is on an open file, not on its content: it goes with the process, however that ends. Workers never
  * inherit it. */
 static int lock(const struct mt_daemon *daemon, int *lock_fd, struct mt_error *error)
@@ -26,29 +47,16 @@ static int lock(const struct mt_daemon *daemon, int *lock_fd, struct mt_error *e
     mt_autofree char *path = mt_path_join(daemon->state_folder, "lock");
     if (!path)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
-    mt_autofd int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
     if (fd < 0)
         return mt_error_set_errno(error, MT_REASON_IO, "cannot write to the state folder %s",
                                   daemon->state_folder);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        char holder[32] = "";
-        ssize_t got = pread(fd, holder, sizeof holder - 1, 0);
-        holder[got > 0 ? strcspn(holder, "\n") : 0] = '\0';
-        if (errno != EWOULDBLOCK)
-            return mt_error_set_errno(error, MT_REASON_IO, "cannot lock %s", path);
-        return mt_error_set(
-            error, -EBUSY, MT_REASON_IO,
-            "another megatraind%s%s uses the state folder %s; stop it, or choose another --state-dir",
-            *holder ? ", process " : "", holder, daemon->state_folder);
-    }
-    char mine[32];
-    int length = snprintf(mine, sizeof mine, "%ld\n", (long)getpid());
-    /* Only for the sentence above; a full disk shows itself soon enough. */
-    if (ftruncate(fd, 0) == 0)
-        (void)mt_fd_pwrite_all(fd, mine, (size_t)length, 0);
-    *lock_fd = fd;
-    fd = -1;
-    return 0;
+    int r = take_lock(daemon, fd, error);
+    if (r < 0)
+        close(fd);
+    else
+        *lock_fd = fd;
+    return r;
 }
 
 int mt_state_folder_open(struct mt_daemon *daemon, int *lock_fd, struct mt_error *error)

@@ -9,8 +9,10 @@
 int fixture_set_up(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof *fixture);
+    if (!fixture)
+        return -1;
     strcpy(fixture->folder, "/tmp/mt-queue-XXXXXX");
-    if (!fixture || !mkdtemp(fixture->folder))
+    if (!mkdtemp(fixture->folder))
         return -1;
     snprintf(fixture->path, sizeof fixture->path, "%s/megatrain.db", fixture->folder);
     struct mt_error error = {0};
