@@ -258,7 +258,8 @@ static bool format_float(struct mt_jrun *run, struct mt_jbuffer *buffer, struct 
         number *= 100;
     if (!isfinite(number)) {
         const bool upper = type && isupper((unsigned char)type);
-        strcpy(digits, isnan(number) ? (upper ? "NAN" : "nan") : (upper ? "INF" : "inf"));
+        snprintf(digits, sizeof digits, "%s",
+                 isnan(number) ? (upper ? "NAN" : "nan") : (upper ? "INF" : "inf"));
     } else if (type) {
         snprintf(pattern, sizeof pattern, "%%%s.*%c", spec->alternate ? "#" : "", type);
         const int length =

@@ -134,7 +134,7 @@ static bool dump_text(struct mt_jrun *run, struct mt_jbuffer *buffer, struct mt_
 
 static bool dump_float(struct mt_jrun *run, struct mt_jbuffer *buffer, double number)
 {
-    char text[40];
+    char text[MT_J_FLOAT_BYTES];
     if (isnan(number))
         return mt_jputs(run, buffer, "NaN");
     if (isinf(number))

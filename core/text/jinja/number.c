@@ -8,14 +8,14 @@
 #include <string.h>
 
 /* The fewest digits that read back as the number; an exponent below 1e-4 and from 1e16 on. */
-void mt_jfloat_repr(double number, char *text)
+void mt_jfloat_repr(double number, char text[MT_J_FLOAT_BYTES])
 {
     if (isnan(number)) {
-        strcpy(text, "nan");
+        snprintf(text, MT_J_FLOAT_BYTES, "nan");
         return;
     }
     if (isinf(number)) {
-        strcpy(text, number < 0 ? "-inf" : "inf");
+        snprintf(text, MT_J_FLOAT_BYTES, number < 0 ? "-inf" : "inf");
         return;
     }
     char digits[40];
@@ -28,13 +28,13 @@ void mt_jfloat_repr(double number, char *text)
     const int exponent = (int)strtol(exponent_text + 1, NULL, 10);
     *exponent_text = '\0';
     if (exponent < -4 || exponent >= 16) {
-        sprintf(text, "%se%c%02d", digits, exponent < 0 ? '-' : '+', abs(exponent));
+        snprintf(text, MT_J_FLOAT_BYTES, "%se%c%02d", digits, exponent < 0 ? '-' : '+', abs(exponent));
         return;
     }
     int decimals =
         (int)strlen(digits) - 1 - (digits[0] == '-') - exponent; /* less the dot, if there is one */
     decimals -= strchr(digits, '.') ? 1 : 0;
-    sprintf(text, "%.*f", decimals > 1 ? decimals : 1, number);
+    snprintf(text, MT_J_FLOAT_BYTES, "%.*f", decimals > 1 ? decimals : 1, number);
 }
 
 static struct mt_jslice trimmed(struct mt_jslice text)

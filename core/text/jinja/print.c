@@ -103,7 +103,7 @@ static bool write_compound(struct mt_jrun *run, struct mt_jbuffer *buffer, struc
 
 bool mt_jwrite_repr(struct mt_jrun *run, struct mt_jbuffer *buffer, struct mt_jvalue *value)
 {
-    char number[40];
+    char number[MT_J_FLOAT_BYTES];
     switch (value->kind) {
     case MT_J_UNDEFINED:
         return mt_jputs(run, buffer, "Undefined");

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void *mt_jfail_as(struct mt_jrun *run, int code, enum mt_reason reason, const char *format, ...)
+void *(mt_jfail_as)(struct mt_jrun *run, int code, enum mt_reason reason, const char *format, ...)
 {
     if (run->failed)
         return NULL;
@@ -23,7 +23,7 @@ void *mt_jfail_as(struct mt_jrun *run, int code, enum mt_reason reason, const ch
     return NULL;
 }
 
-void *mt_jfail(struct mt_jrun *run, const char *format, ...)
+void *(mt_jfail)(struct mt_jrun *run, const char *format, ...)
 {
     char message[MT_ERROR_MESSAGE_BYTES - 200];
     va_list arguments;
@@ -33,7 +33,7 @@ void *mt_jfail(struct mt_jrun *run, const char *format, ...)
     return mt_jfail_as(run, -EDOM, MT_REASON_BAD_DATA, "%s", message);
 }
 
-void *mt_jfail_unsupported(struct mt_jrun *run, const char *format, ...)
+void *(mt_jfail_unsupported)(struct mt_jrun *run, const char *format, ...)
 {
     char message[MT_ERROR_MESSAGE_BYTES - 200];
     va_list arguments;

@@ -69,6 +69,11 @@ void *mt_jfail_as(struct mt_jrun *run, int code, enum mt_reason reason, const ch
 void *mt_jfail_unsupported(struct mt_jrun *run, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* So that the compiler sees that they return NULL. */
+#define mt_jfail(...) (mt_jfail(__VA_ARGS__), (void *)NULL)
+#define mt_jfail_as(...) (mt_jfail_as(__VA_ARGS__), (void *)NULL)
+#define mt_jfail_unsupported(...) (mt_jfail_unsupported(__VA_ARGS__), (void *)NULL)
+
 bool mt_jput(struct mt_jrun *run, struct mt_jbuffer *buffer, const char *data, size_t bytes);
 bool mt_jputs(struct mt_jrun *run, struct mt_jbuffer *buffer, const char *text);
 bool mt_jputf(struct mt_jrun *run, struct mt_jbuffer *buffer, const char *format, ...)
@@ -103,8 +108,9 @@ struct mt_jvalue *mt_jto_json(struct mt_jrun *run, struct mt_jvalue *value, cons
 /* --- numbers (number.c)
  * -------------------------------------------------------------------------------------- */
 
-/* Python's repr of a float into a text of at least 32 bytes. */
-void mt_jfloat_repr(double number, char *text);
+/* Python's repr of a float. */
+#define MT_J_FLOAT_BYTES 40
+void mt_jfloat_repr(double number, char text[MT_J_FLOAT_BYTES]);
 /* int(text, base), float(text) as Python reads them: false where it is no number. *overflow: more than 64
  * bits. */
 bool mt_jread_int(struct mt_jslice text, int base, int64_t *integer, bool *overflow);
