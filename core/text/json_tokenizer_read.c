@@ -221,9 +221,10 @@ static bool flag(const json_t *json, const char *key)
     return json_is_true(json_object_get(json, key));
 }
 
-/* Into the set it is looked for with: as it is, or as the normalizer leaves it. */
+/* Into the set it is looked for with: as it is, or as the normalizer leaves it; the latter decodes so, too.
+ */
 static int insert_added(struct mt_json_tokenizer *tokenizer, const json_t *json, int32_t id,
-                        struct mt_error *error)
+                        const struct decoding *decoding, struct mt_error *error)
 {
     const json_t *content = json_object_get(json, "content");
     const struct mt_added_token token = {
@@ -245,6 +246,10 @@ static int insert_added(struct mt_json_tokenizer *tokenizer, const json_t *json,
         r = mt_normalizer_apply(tokenizer->normalizer, scratch, &text, &spare);
     if (r == 0)
         r = mt_added_insert(tokenizer->added_normalized, text.data, text.bytes, token);
+    if (r == 0)
+        r = piece_of(decoding, text.data, text.bytes, &spare);
+    if (r == 0)
+        r = mt_vocab_replace(&tokenizer->pieces, id, spare.data, spare.bytes);
     mt_regex_scratch_free(scratch);
     mt_text_free(&text);
     mt_text_free(&spare);
@@ -267,7 +272,7 @@ static int read_added(struct mt_json_tokenizer *tokenizer, const json_t *documen
         if (!known)
             r = add_token(tokenizer, decoding, id, text, json_string_length(content), false, &scratch, error);
         if (r == 0)
-            r = insert_added(tokenizer, json, id, error);
+            r = insert_added(tokenizer, json, id, decoding, error);
         if (r < 0)
             break;
         tokenizer->special[id] = tokenizer->special[id] || flag(json, "special");

@@ -333,10 +333,24 @@ static int load_metaspace(struct mt_pretokenizer *pretokenizer, const json_t *js
     return add_stage(pretokenizer, stage, error);
 }
 
+/* Punctuation of ASCII and of Unicode 8: the reference implementation goes by that version here. */
+#define LATER_PUNCTUATION                                                                                    \
+    "\\x{61d}\\x{9fd}\\x{a76}\\x{c77}\\x{c84}\\x{1b7d}-\\x{1b7e}\\x{2e43}-\\x{2e4f}"                         \
+    "\\x{2e52}-\\x{2e5d}\\x{10ead}\\x{10f55}-\\x{10f59}\\x{10f86}-\\x{10f89}"                                \
+    "\\x{1144b}-\\x{1144f}\\x{1145a}-\\x{1145b}\\x{1145d}\\x{11660}-\\x{1166c}\\x{116b9}"                    \
+    "\\x{1183b}\\x{11944}-\\x{11946}\\x{119e2}\\x{11a3f}-\\x{11a46}\\x{11a9a}-\\x{11a9c}"                    \
+    "\\x{11a9e}-\\x{11aa2}\\x{11c41}-\\x{11c45}\\x{11c70}-\\x{11c71}\\x{11ef7}-\\x{11ef8}"                   \
+    "\\x{11fff}\\x{12ff1}-\\x{12ff2}\\x{16e97}-\\x{16e9a}\\x{16fe2}\\x{1e95e}-\\x{1e95f}"                    \
+    "\\x{1b4e}-\\x{1b4f}\\x{1b7f}\\x{10d6e}\\x{113d4}-\\x{113d5}\\x{113d7}-\\x{113d8}"                       \
+    "\\x{11b00}-\\x{11b09}\\x{11be1}\\x{11f43}-\\x{11f4f}\\x{16d6d}-\\x{16d6f}\\x{1e5ff}"
+#define PUNCTUATION                                                                                          \
+    "(?![" LATER_PUNCTUATION "])[!-\\/:-@\\[-`{-~\\p{Pc}\\p{Pd}\\p{Ps}\\p{Pe}\\p{Pi}\\p{Pf}\\p{Po}\\x{166d}" \
+    "\\x{111c9}]"
+#define NUMBER "[\\p{N}\\x{11de0}-\\x{11de9}\\x{16ff4}-\\x{16ff6}]" /* up to Unicode 17 */
+
 static int load_one(struct mt_pretokenizer *pretokenizer, const json_t *json, const char *type,
                     struct mt_error *error)
 {
-    static const char punctuation[] = "[!-\\/:-@\\[-`{-~\\p{P}]";
     if (pretokenizer->byte_level)
         return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
                             "the pre-tokenizer %s after ByteLevel is not supported yet", type);
@@ -348,20 +362,21 @@ static int load_one(struct mt_pretokenizer *pretokenizer, const json_t *json, co
         return load_metaspace(pretokenizer, json, error);
     if (strcmp(type, "Digits") == 0)
         return add_pattern(pretokenizer,
-                           json_is_true(json_object_get(json, "individual_digits")) ? "\\p{N}" : "\\p{N}+",
+                           json_is_true(json_object_get(json, "individual_digits")) ? NUMBER : NUMBER "+",
                            ISOLATED, false, error);
     if (strcmp(type, "Punctuation") == 0) {
         enum behavior behavior;
         int r = read_behavior(json, &behavior, error);
-        return r < 0 ? r : add_pattern(pretokenizer, punctuation, behavior, false, error);
+        return r < 0 ? r : add_pattern(pretokenizer, PUNCTUATION, behavior, false, error);
     }
     if (strcmp(type, "Whitespace") == 0)
-        return add_pattern(pretokenizer, "\\w+|[^\\w\\s]+", REMOVED, true, error);
+        return add_pattern(pretokenizer, "[\\w\\x{200c}\\x{200d}]+|[^\\w\\s\\x{200c}\\x{200d}]+", REMOVED,
+                           true, error);
     if (strcmp(type, "WhitespaceSplit") == 0)
         return add_pattern(pretokenizer, "\\s", REMOVED, false, error);
     if (strcmp(type, "BertPreTokenizer") == 0) {
         int r = add_pattern(pretokenizer, "\\s", REMOVED, false, error);
-        return r < 0 ? r : add_pattern(pretokenizer, punctuation, ISOLATED, false, error);
+        return r < 0 ? r : add_pattern(pretokenizer, PUNCTUATION, ISOLATED, false, error);
     }
     if (strcmp(type, "CharDelimiterSplit") == 0) {
         const json_t *delimiter = json_object_get(json, "delimiter");

@@ -96,6 +96,16 @@ int mt_vocab_add(struct mt_vocab *vocab, int32_t id, const char *text, size_t by
     return 0;
 }
 
+int mt_vocab_replace(struct mt_vocab *vocab, int32_t id, const char *text, size_t bytes)
+{
+    const size_t offset = vocab->text_bytes;
+    if (store_text(vocab, text, bytes) < 0)
+        return -ENOMEM;
+    vocab->offsets[id] = (uint32_t)offset;
+    vocab->lengths[id] = (uint32_t)bytes;
+    return 0;
+}
+
 int32_t mt_vocab_find(const struct mt_vocab *vocab, const char *text, size_t bytes)
 {
     return vocab->table[find_slot(vocab, text, bytes)];

@@ -27,6 +27,9 @@ void mt_vocab_free(struct mt_vocab *vocab);
  * text, or when the text is found already; -ENOMEM. */
 int mt_vocab_add(struct mt_vocab *vocab, int32_t id, const char *text, size_t bytes, bool findable);
 
+/* Another text for an id that is not to be found by it. 0 or -ENOMEM. */
+int mt_vocab_replace(struct mt_vocab *vocab, int32_t id, const char *text, size_t bytes);
+
 int32_t mt_vocab_find(const struct mt_vocab *vocab, const char *text, size_t bytes); /* or MT_TOKEN_NONE */
 
 static inline bool mt_vocab_has(const struct mt_vocab *vocab, int32_t id)
