@@ -62,7 +62,8 @@ static void run_copy(struct mt_stream *stream, const void *args)
 {
     struct mt_cpu_device *device = mt_cpu_stream_device(stream);
     struct copy copy = *(const struct copy *)args;
-    if (copy.from && device->fail_copy && __atomic_sub_fetch(&device->fail_copy, 1, __ATOMIC_RELAXED) == 0) {
+    if (copy.from && __atomic_load_n(&device->fail_copy, __ATOMIC_RELAXED) > 0 &&
+        __atomic_sub_fetch(&device->fail_copy, 1, __ATOMIC_RELAXED) == 0) {
         mt_cpu_fail(device, "a copy of %zu bytes failed (a failure that was asked for)", copy.bytes);
         return;
     }
