@@ -1,5 +1,8 @@
 /* link.c: a reader thread that waits on the socket, on signals and on its own end; a sender that never
- * blocks. */
+ * blocks.
+ *
+ * SIGTERM and SIGINT are caught, not blocked: libraries start threads of their own before main (OpenBLAS
+ * does), and a blocked signal that such a thread does not block would end the process unsaved. */
 #include "daemon/worker/link.h"
 
 #include "core/base/cleanup.h"
@@ -12,14 +15,13 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 
 #define LINE_BYTES ((size_t)64 << 10)
 #define KEPT_BYTES ((size_t)1 << 20)
 
 struct mt_link {
-    int fd, signals, end;
+    int fd, end;
     pthread_t reader;
     bool reading;
     atomic_bool cancel, pause, stop, checkpoint;
@@ -27,6 +29,26 @@ struct mt_link {
     char *kept; /* bytes not sent yet */
     size_t kept_bytes;
 };
+
+static int stop_fd = -1; /* eventfd that the signals' handler writes to; one link a process */
+
+static void on_stop(int signal_number)
+{
+    (void)signal_number;
+    int saved = errno;
+    ssize_t put = write(stop_fd, &(uint64_t){1}, sizeof(uint64_t));
+    (void)put; /* full: it was told already */
+    errno = saved;
+}
+
+static int catch_stops(struct mt_error *error)
+{
+    struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
+    stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (stop_fd < 0 || sigaction(SIGTERM, &action, NULL) != 0 || sigaction(SIGINT, &action, NULL) != 0)
+        return mt_error_set_errno(error, MT_REASON_INTERNAL, "cannot wait for signals");
+    return 0;
+}
 
 static void take_line(struct mt_link *link, const char *line, size_t length)
 {
@@ -71,14 +93,14 @@ static void *reader_main(void *context)
     bool open = link->fd >= 0 && buffer;
     for (;;) {
         struct pollfd wait[3] = {{.fd = link->end, .events = POLLIN},
-                                 {.fd = link->signals, .events = POLLIN},
+                                 {.fd = stop_fd, .events = POLLIN},
                                  {.fd = open ? link->fd : -1, .events = POLLIN}};
         if (poll(wait, 3, -1) < 0)
             continue;
         if (wait[0].revents)
             return NULL;
-        struct signalfd_siginfo signal;
-        if (wait[1].revents && read(link->signals, &signal, sizeof signal) == (ssize_t)sizeof signal)
+        uint64_t count;
+        if (wait[1].revents && read(stop_fd, &count, sizeof count) == (ssize_t)sizeof count)
             atomic_store(&link->stop, true);
         if (wait[2].revents && !read_lines(link, buffer, &held)) {
             open = false;
@@ -95,23 +117,17 @@ int mt_link_open(int fd, struct mt_link **link, struct mt_error *error)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for the link to the daemon");
     opened->fd = fd;
     pthread_mutex_init(&opened->sending, NULL);
-    sigset_t stops;
-    sigemptyset(&stops);
-    sigaddset(&stops, SIGTERM);
-    sigaddset(&stops, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &stops, NULL);
-    opened->signals = signalfd(-1, &stops, SFD_CLOEXEC | SFD_NONBLOCK);
     opened->end = eventfd(0, EFD_CLOEXEC);
-    int result = 0;
-    if (opened->signals < 0 || opened->end < 0)
-        result = mt_error_set_errno(error, MT_REASON_INTERNAL, "cannot wait for signals");
-    else if (fd >= 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
+    int result = catch_stops(error);
+    if (result == 0 && opened->end < 0)
+        result = mt_error_set_errno(error, MT_REASON_INTERNAL, "cannot wait for the end of the link");
+    else if (result == 0 && fd >= 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
         result = mt_error_set_errno(error, MT_REASON_USAGE, "descriptor %d is not the daemon's socket", fd);
-    else if (pthread_create(&opened->reader, NULL, reader_main, opened) != 0)
+    else if (result == 0 && pthread_create(&opened->reader, NULL, reader_main, opened) != 0)
         result = mt_error_set(error, -EAGAIN, MT_REASON_OUT_OF_MEMORY,
                               "cannot start a thread for the daemon's requests");
     else
-        opened->reading = true;
+        opened->reading = result == 0;
     if (result < 0) {
         mt_link_close(opened);
         return result;
@@ -130,8 +146,6 @@ void mt_link_close(struct mt_link *link)
         }
         pthread_join(link->reader, NULL);
     }
-    if (link->signals >= 0)
-        close(link->signals);
     if (link->end >= 0)
         close(link->end);
     if (link->fd >= 0)

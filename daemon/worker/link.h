@@ -20,8 +20,7 @@ enum mt_link_request {
 struct mt_link;
 
 /* Takes over the descriptor. fd -1: no daemon (tests, by hand); sending does nothing, only signals are seen.
- * Blocks SIGTERM and SIGINT in the calling thread and reads them by signalfd, so call it before other threads
- * start. */
+ * Catches SIGTERM and SIGINT from here to the end of the process; one link a process. */
 int mt_link_open(int fd, struct mt_link **link, struct mt_error *error);
 void mt_link_close(struct mt_link *link); /* NULL is fine */
 

@@ -4,6 +4,7 @@
 #include "core/base/log.h"
 #include "core/base/time.h"
 #include "core/train/trainer.h"
+#include "daemon/worker/pulse.h"
 #include "daemon/worker/tasks.h"
 
 #include <math.h>
@@ -11,9 +12,14 @@
 
 #define LAST_WORD_SECONDS 10.0
 
+struct listener {
+    const struct mt_worker_options *options;
+    struct mt_pulse *pulse;
+};
+
 static enum mt_trainer_request on_poll(void *context)
 {
-    const struct mt_worker_options *options = context;
+    const struct mt_worker_options *options = ((struct listener *)context)->options;
     static const enum mt_trainer_request requests[] = {
         [MT_LINK_NOTHING] = MT_TRAINER_GO_ON, [MT_LINK_CHECKPOINT] = MT_TRAINER_CHECKPOINT,
         [MT_LINK_STOP] = MT_TRAINER_STOP,     [MT_LINK_PAUSE] = MT_TRAINER_PAUSE,
@@ -24,7 +30,6 @@ static enum mt_trainer_request on_poll(void *context)
 
 static void on_progress(void *context, const struct mt_trainer_progress *progress)
 {
-    const struct mt_worker_options *options = context;
     json_t *line =
         json_pack("{s:s, s:s, s:s*, s:I, s:I, s:I}", "type", "progress", "phase", progress->phase, "device",
                   progress->device, "step", (json_int_t)progress->step, "max_steps",
@@ -46,18 +51,18 @@ static void on_progress(void *context, const struct mt_trainer_progress *progres
         if (row->has_val_loss && isfinite(row->val_loss))
             json_object_set_new(line, "val_loss", json_real(row->val_loss));
     }
-    mt_link_send(options->link, line, false);
+    mt_pulse_progress(((struct listener *)context)->pulse, line);
 }
 
 static void on_config(void *context)
 {
-    const struct mt_worker_options *options = context;
+    const struct mt_worker_options *options = ((struct listener *)context)->options;
     mt_link_send(options->link, json_pack("{s:s}", "type", "config"), true);
 }
 
 static void on_checkpoint(void *context, const json_t *object)
 {
-    const struct mt_worker_options *options = context;
+    const struct mt_worker_options *options = ((struct listener *)context)->options;
     json_t *line = json_copy((json_t *)(uintptr_t)object);
     if (line)
         json_object_set_new(line, "type", json_string("checkpoint"));
@@ -66,7 +71,7 @@ static void on_checkpoint(void *context, const json_t *object)
 
 static void on_log(void *context, int priority, const char *message)
 {
-    const struct mt_worker_options *options = context;
+    const struct mt_worker_options *options = ((struct listener *)context)->options;
     mt_log(priority, "%s", message);
     mt_link_send(
         options->link,
@@ -107,12 +112,17 @@ int mt_worker_train(const struct mt_worker_options *options)
     struct mt_job *job = NULL;
     if (!path || mt_job_load(path, &job, &error) < 0)
         return say_failed(options, &error, 0);
+    struct listener listener = {.options = options};
+    if (mt_pulse_start(options->link, &listener.pulse, &error) < 0) {
+        mt_job_free(job);
+        return say_failed(options, &error, 0);
+    }
     struct mt_trainer_options trainer = {
         .job = job,
         .folder = options->job_folder,
         .attempt = options->attempt,
         .pool = options->pool,
-        .hooks = {.context = (void *)(uintptr_t)options,
+        .hooks = {.context = &listener,
                   .poll = on_poll,
                   .progress = on_progress,
                   .config = on_config,
@@ -120,8 +130,9 @@ int mt_worker_train(const struct mt_worker_options *options)
                   .log = on_log},
     };
     struct mt_trainer_result result = {0};
-    int code = 0;
-    if (mt_trainer_run(&trainer, &result, &error) < 0) {
+    int code = mt_trainer_run(&trainer, &result, &error);
+    mt_pulse_stop(listener.pulse);
+    if (code < 0) {
         code = say_failed(options, &error, result.step);
     } else {
         switch (result.end) {
