@@ -7,6 +7,7 @@
 #include "core/base/time.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,22 @@ static int whole_lines(const char *path, off_t *offset, struct mt_error *error)
     return 0;
 }
 
+unsigned mt_series_last_attempt(const char *folder)
+{
+    mt_autofree char *path = mt_path_join(folder, "metrics.jsonl");
+    mt_autofile FILE *file = path ? fopen(path, "re") : NULL;
+    mt_autofree char *line = NULL;
+    size_t capacity = 0;
+    unsigned attempt = 0;
+    for (ssize_t length; file && (length = getline(&line, &capacity, file)) > 0;) {
+        mt_autojson json_t *row = json_loadb(line, (size_t)length, 0, NULL);
+        json_int_t value = json_integer_value(json_object_get(row, "attempt"));
+        if (value > 0 && value < INT_MAX)
+            attempt = (unsigned)value;
+    }
+    return attempt;
+}
+
 static int open_at(const char *path, off_t offset, int *fd, struct mt_error *error)
 {
     *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
@@ -94,6 +111,8 @@ int mt_series_open(const char *folder, size_t step, struct mt_series **series, s
         result = open_at(opened->metrics_path, metrics_end, &opened->metrics_fd, error);
     if (result == 0)
         result = open_at(opened->log_path, log_end, &opened->log_fd, error);
+    if (result == 0)
+        result = mt_folder_sync(folder, error); /* the names of new files last, too */
     if (result < 0) {
         mt_series_close(opened);
         return result;

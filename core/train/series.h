@@ -32,6 +32,9 @@ struct mt_series;
 int mt_series_open(const char *folder, size_t step, struct mt_series **series, struct mt_error *error);
 void mt_series_close(struct mt_series *series); /* NULL is fine */
 
+/* The attempt of the last row in `<folder>/metrics.jsonl`; 0 when there is none. */
+unsigned mt_series_last_attempt(const char *folder);
+
 int mt_series_row(struct mt_series *series, const struct mt_step_row *row, struct mt_error *error);
 /* `fields` (may be NULL, borrowed) is an object whose members are added to the line. Thread-safe. */
 int mt_series_log(struct mt_series *series, const char *level, const char *message, const json_t *fields,

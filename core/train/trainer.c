@@ -6,7 +6,6 @@
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
 #include "core/base/time.h"
-#include "core/data/from_job.h"
 #include "core/train/checkpoint.h"
 #include "core/train/checkpoint_list.h"
 #include "core/train/manifest.h"
@@ -37,6 +36,7 @@ struct trainer {
     bool has_saved, has_resumed;
     struct mt_step_row row; /* the last one */
     bool has_row;
+    bool evaluation_due; /* a request broke off the evaluation that belongs to the last row */
     double last_loss;
     double mean_step_seconds;
     enum mt_trainer_request request; /* the most urgent so far, checkpoint apart */
@@ -106,6 +106,33 @@ static bool should_stop(void *context)
 
 /* --- checkpoints --------------------------------------------------------------------------------------- */
 
+/* A row whose evaluation was broken off goes into the state, so that the resumed run can write it again with
+ * what the evaluation finds. */
+static json_t *row_to_json(const struct mt_step_row *row)
+{
+    return json_pack("{s:f, s:f, s:f, s:f, s:I, s:I, s:f, s:I, s:I}", "epoch", row->epoch, "loss", row->loss,
+                     "grad_norm", row->grad_norm, "learning_rate", row->learning_rate, "tokens",
+                     (json_int_t)row->tokens, "target_tokens", (json_int_t)row->target_tokens, "step_seconds",
+                     row->step_seconds, "skipped_steps", (json_int_t)row->skipped_steps, "attempt",
+                     (json_int_t)row->attempt);
+}
+
+static void row_from_json(const json_t *value, size_t step, struct mt_step_row *row)
+{
+    *row = (struct mt_step_row){
+        .step = step,
+        .epoch = json_number_value(json_object_get(value, "epoch")),
+        .loss = json_number_value(json_object_get(value, "loss")),
+        .grad_norm = json_number_value(json_object_get(value, "grad_norm")),
+        .learning_rate = json_number_value(json_object_get(value, "learning_rate")),
+        .tokens = (size_t)json_integer_value(json_object_get(value, "tokens")),
+        .target_tokens = (size_t)json_integer_value(json_object_get(value, "target_tokens")),
+        .step_seconds = json_number_value(json_object_get(value, "step_seconds")),
+        .skipped_steps = (size_t)json_integer_value(json_object_get(value, "skipped_steps")),
+        .attempt = (unsigned)json_integer_value(json_object_get(value, "attempt")),
+    };
+}
+
 static json_t *trainer_state(const struct trainer *trainer)
 {
     json_t *state =
@@ -121,8 +148,10 @@ static json_t *trainer_state(const struct trainer *trainer)
         json_object_set_new(state, "best",
                             json_pack("{s:I, s:f}", "step", (json_int_t)trainer->best_step, "val_loss",
                                       trainer->best_val_loss));
-    if (trainer->has_row)
-        json_object_set_new(state, "loss", json_real(trainer->row.loss));
+    if (isfinite(trainer->last_loss))
+        json_object_set_new(state, "loss", json_real(trainer->last_loss));
+    if (trainer->evaluation_due)
+        json_object_set_new(state, "evaluation_due", row_to_json(&trainer->row));
     return state;
 }
 
@@ -222,8 +251,11 @@ static int restore_state(struct trainer *trainer, const json_t *state, const cha
     }
     if (loss)
         trainer->last_loss = json_number_value(loss);
-    if (trainer->options->attempt == 0)
-        trainer->attempt = (unsigned)json_integer_value(json_object_get(state, "attempt")) + 1;
+    const json_t *due = json_object_get(state, "evaluation_due");
+    if (due && trainer->run.validation) {
+        row_from_json(due, trainer->step, &trainer->row);
+        trainer->has_row = trainer->evaluation_due = true;
+    }
     const char *kernel_set = json_string_value(json_object_get(state, "kernel_set"));
     if (kernel_set && strcmp(kernel_set, trainer->run.device_info.kernel_set) != 0)
         log_line(trainer, LOG_WARNING,
@@ -322,7 +354,8 @@ static int open_run(struct trainer *trainer, struct mt_error *error)
 
 /* --- stepping ------------------------------------------------------------------------------------------ */
 
-/* Mean loss over the validation split's target tokens. A request to end breaks it off: *complete is false. */
+/* Mean loss over the validation split's target tokens. A request to end breaks it off, and the run ends:
+ * *complete is false. */
 static int evaluate(struct trainer *trainer, double *val_loss, bool *complete, struct mt_error *error)
 {
     enter(trainer, "evaluating");
@@ -348,16 +381,26 @@ static int evaluate(struct trainer *trainer, double *val_loss, bool *complete, s
         loss_sum += sum;
         targets += count;
     }
-    if (!*complete) { /* the split's sampler goes back to its start */
-        mt_sampler_free(trainer->run.validation);
-        trainer->run.validation = NULL;
-        struct mt_sampler_options options = mt_sampler_options_from_job(trainer->run.job, true);
-        int result = mt_sampler_new(trainer->run.dataset, &options, &trainer->run.validation, error);
-        if (result < 0)
-            return result;
-    }
     *val_loss = targets > 0 ? loss_sum / (double)targets : NAN;
     trainer->phase = "training";
+    return 0;
+}
+
+/* The evaluation that belongs to the last row; broken off, it stays due. */
+static int evaluate_row(struct trainer *trainer, struct mt_error *error)
+{
+    bool complete;
+    double val_loss;
+    int result = evaluate(trainer, &val_loss, &complete, error);
+    if (result < 0)
+        return result;
+    trainer->evaluation_due = !complete;
+    trainer->row.has_val_loss = complete && isfinite(val_loss);
+    trainer->row.val_loss = val_loss;
+    if (trainer->row.has_val_loss && (trainer->best_step == 0 || val_loss < trainer->best_val_loss)) {
+        trainer->best_step = trainer->step;
+        trainer->best_val_loss = val_loss;
+    }
     return 0;
 }
 
@@ -433,17 +476,9 @@ static int make_step(struct trainer *trainer, struct mt_error *error)
     size_t every = run->job->checkpoint.every_steps;
     bool due = (every > 0 && trainer->step % every == 0) || trainer->step == run->max_steps;
     if (due && run->validation) {
-        bool complete;
-        double val_loss;
-        result = evaluate(trainer, &val_loss, &complete, error);
+        result = evaluate_row(trainer, error);
         if (result < 0)
             return result;
-        trainer->row.has_val_loss = complete && isfinite(val_loss);
-        trainer->row.val_loss = val_loss;
-        if (trainer->row.has_val_loss && (trainer->best_step == 0 || val_loss < trainer->best_val_loss)) {
-            trainer->best_step = trainer->step;
-            trainer->best_val_loss = val_loss;
-        }
     }
     result = mt_series_row(trainer->series, &trainer->row, error);
     if (result == 0)
@@ -455,18 +490,47 @@ static int make_step(struct trainer *trainer, struct mt_error *error)
     return result;
 }
 
+/* The step that the series are cut at: that of the newest checkpoint with its name. Which one is whole is
+ * known only once the data is open, and rows past an older one are cut then. */
+static int open_series(struct trainer *trainer, size_t step, struct mt_error *error)
+{
+    mt_series_close(trainer->series);
+    trainer->series = NULL;
+    return mt_series_open(trainer->options->folder, step, &trainer->series, error);
+}
+
+/* What an earlier run broke off: its row is written again, whole. A kill in between leaves the row away and
+ * the checkpoint as it was, so that the next run comes here again. */
+static int evaluate_late(struct trainer *trainer, struct mt_error *error)
+{
+    int result = evaluate_row(trainer, error);
+    if (result < 0 || trainer->evaluation_due)
+        return result;
+    result = open_series(trainer, trainer->step - 1, error);
+    if (result == 0)
+        result = mt_series_row(trainer->series, &trainer->row, error);
+    if (trainer->step == trainer->run.max_steps)
+        trainer->has_saved = false; /* the last checkpoint says what was found */
+    report_progress(trainer);
+    return result;
+}
+
 static int loop(struct trainer *trainer, struct mt_trainer_result *result, struct mt_error *error)
 {
-    if (trainer->step >= trainer->run.max_steps)
+    if (trainer->evaluation_due) {
+        int code = evaluate_late(trainer, error);
+        if (code < 0)
+            return code;
+    } else if (trainer->step >= trainer->run.max_steps)
         log_line(trainer, LOG_INFO, "nothing is left to train: all %zu steps are made",
                  trainer->run.max_steps);
     enter(trainer, "training");
-    while (!asked_to_end(trainer) && trainer->step < trainer->run.max_steps) {
+    while (!trainer->evaluation_due && !asked_to_end(trainer) && trainer->step < trainer->run.max_steps) {
         int code = make_step(trainer, error);
         if (code < 0)
             return code;
     }
-    bool complete = trainer->step >= trainer->run.max_steps;
+    bool complete = trainer->step >= trainer->run.max_steps && !trainer->evaluation_due;
     int code = 0;
     if (complete || trainer->step > 0)
         code = save(trainer, error);
@@ -481,22 +545,13 @@ static int loop(struct trainer *trainer, struct mt_trainer_result *result, struc
     return code;
 }
 
-/* The step that the series are cut at: that of the newest checkpoint with its name. Which one is whole is
- * known only once the data is open, and rows past an older one are cut then. */
-static int open_series(struct trainer *trainer, size_t step, struct mt_error *error)
-{
-    mt_series_close(trainer->series);
-    trainer->series = NULL;
-    return mt_series_open(trainer->options->folder, step, &trainer->series, error);
-}
-
 int mt_trainer_run(const struct mt_trainer_options *options, struct mt_trainer_result *result,
                    struct mt_error *error)
 {
     struct trainer trainer = {
         .options = options,
         .run = {.job = options->job, .pool = options->pool},
-        .attempt = options->attempt > 0 ? options->attempt : 1,
+        .attempt = options->attempt > 0 ? options->attempt : mt_series_last_attempt(options->folder) + 1,
         .last_loss = NAN,
         .phase = "loading",
     };
