@@ -116,21 +116,24 @@ static int parse(int argc, char **argv, struct command *command)
 
 /* --- the job ------------------------------------------------------------------------------------------- */
 
-/* 0, or the exit code after a complaint. */
+/* The document named, else, on a resume, the run's own; with what the command line changes in it. 0, or the
+ * exit code after a complaint. */
 static int read_job(const struct command *command, struct mt_job **job)
 {
-    struct mt_cli_document from = {command->config, command->sets, command->num_sets, command->data_path};
+    mt_autofree char *own = command->config ? NULL : mt_path_join(command->output_dir, "job.json");
+    const char *file = command->config ? command->config : own;
+    struct mt_cli_document from = {file, command->sets, command->num_sets, command->data_path};
     mt_autojson json_t *document = NULL;
     struct mt_lines *lines = NULL;
     int code = mt_cli_read_document(&from, &document, &lines);
     if (code == 0) {
         mt_autofree char *hub_cache = mt_job_hub_cache();
-        mt_autofree char *name = mt_cli_name_of_file(command->config);
+        mt_autofree char *name = mt_cli_name_of_file(file);
         struct mt_job_context context = {
             .purpose = MT_JOB_RUN, .hub_cache = hub_cache, .default_name = name, .lines = lines};
         struct mt_job_errors errors = {0};
         if (mt_job_parse(document, &context, job, &errors) < 0)
-            code = mt_cli_complain_about_job(command->config, &errors);
+            code = mt_cli_complain_about_job(file, &errors);
         mt_job_errors_free(&errors);
     }
     mt_lines_free(lines);
@@ -276,9 +279,6 @@ static void on_log(void *context, int priority, const char *message)
 
 static int run(const struct command *command, struct mt_job *job, const char *folder, struct mt_error *error)
 {
-    struct sigaction action = {.sa_handler = on_stop};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
     struct listener listener = {.quiet = command->quiet};
     mt_progress_init(&listener.bar, stderr, job->logging.log_interval);
     struct mt_pool *pool = mt_pool_new(0);
@@ -317,8 +317,12 @@ int mt_cli_train(int argc, char **argv)
         fputs(usage, stdout);
         return 0;
     }
+    struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
     struct mt_job *job = NULL;
-    if (command.config && (code = read_job(&command, &job)) != 0)
+    bool asked = command.config || command.num_sets > 0 || command.data_path;
+    if (asked && (code = read_job(&command, &job)) != 0)
         return code;
     struct mt_error error = {0};
     mt_autofd int lock = -1;
