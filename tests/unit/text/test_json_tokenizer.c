@@ -1,0 +1,374 @@
+/* Tokenizers from tokenizer.json: the ids that the library `tokenizers` gives (tokenizers/make.py), and files
+ * that are damaged or ask for what is not there. */
+#include "core/base/cleanup.h"
+#include "core/base/document.h"
+#include "core/base/pool.h"
+#include "core/text/regex.h"
+#include "core/text/tokenizer.h"
+#include "tests/unit/support.h"
+
+#include <jansson.h>
+
+#define GOLDEN "tests/unit/text/tokenizers"
+
+static struct mt_tokenizer *load(const char *folder)
+{
+    struct mt_error error = {0};
+    struct mt_tokenizer *tokenizer;
+    mt_assert_ok(mt_tokenizer_load(folder, &tokenizer, &error), &error);
+    return tokenizer;
+}
+
+static struct mt_tokenizer *load_golden(const char *kind)
+{
+    char folder[256];
+    snprintf(folder, sizeof folder, GOLDEN "/%s", kind);
+    return load(folder);
+}
+
+static struct mt_ids encode(const struct mt_tokenizer *tokenizer, const char *text, size_t bytes,
+                            bool add_special)
+{
+    struct mt_error error = {0};
+    struct mt_ids ids = {0};
+    mt_assert_ok(mt_tokenizer_encode(tokenizer, text, bytes, add_special, &ids, &error), &error);
+    return ids;
+}
+
+static void assert_same_ids(const struct mt_ids *ids, size_t skip, const json_t *expected, const char *text)
+{
+    bool same = ids->count == json_array_size(expected) + skip;
+    for (size_t i = skip; same && i < ids->count; i++)
+        same = ids->data[i] == json_integer_value(json_array_get(expected, i - skip));
+    if (!same)
+        fail_msg("other ids for \"%s\"", text);
+}
+
+/* The pieces of a stream, together, must be the text. */
+static void assert_streams_to(const struct mt_tokenizer *tokenizer, const struct mt_ids *ids,
+                              const char *expected)
+{
+    struct mt_error error = {0};
+    struct mt_detokenizer *detokenizer;
+    struct mt_text all = {0};
+    const char *piece;
+    size_t bytes;
+    mt_text_append(&all, "", 0);
+    mt_assert_ok(mt_detokenizer_new(tokenizer, true, &detokenizer, &error), &error);
+    for (size_t i = 0; i < ids->count; i++) {
+        mt_assert_ok(mt_detokenizer_push(detokenizer, ids->data[i], &piece, &bytes, &error), &error);
+        mt_text_append(&all, piece, bytes);
+    }
+    mt_assert_ok(mt_detokenizer_finish(detokenizer, &piece, &bytes, &error), &error);
+    mt_text_append(&all, piece, bytes);
+    assert_string_equal(all.data, expected);
+    mt_text_free(&all);
+    mt_detokenizer_free(detokenizer);
+}
+
+static void check_case(const struct mt_tokenizer *tokenizer, const json_t *one)
+{
+    struct mt_error error = {0};
+    const json_t *text = json_object_get(one, "text"), *expected = json_object_get(one, "ids");
+    const char *decoded = json_string_value(json_object_get(one, "decoded"));
+    const char *words = json_string_value(text);
+    struct mt_ids ids = encode(tokenizer, words, json_string_length(text), false);
+    assert_same_ids(&ids, 0, expected, words);
+    struct mt_ids with_special = encode(tokenizer, words, json_string_length(text), true);
+    assert_same_ids(&with_special, 1, expected, words);
+    assert_int_equal(with_special.data[0], mt_tokenizer_begin(tokenizer));
+    struct mt_text back = {0};
+    mt_assert_ok(mt_tokenizer_decode(tokenizer, ids.data, ids.count, true, &back, &error), &error);
+    assert_string_equal(back.data, decoded);
+    assert_streams_to(tokenizer, &ids, decoded);
+    mt_text_free(&back);
+    mt_ids_free(&ids);
+    mt_ids_free(&with_special);
+}
+
+static void the_ids_are_those_of_the_library(void **state)
+{
+    const char *kind = *state;
+    struct mt_error error = {0};
+    char path[256];
+    snprintf(path, sizeof path, GOLDEN "/%s/golden.json", kind);
+    mt_autojson json_t *golden = NULL;
+    mt_assert_ok(mt_document_read(path, &golden, NULL, &error), &error);
+    struct mt_tokenizer *tokenizer = load_golden(kind);
+    assert_string_equal(mt_tokenizer_kind(tokenizer), "BPE");
+    assert_int_equal(mt_tokenizer_begin(tokenizer), json_integer_value(json_object_get(golden, "begin")));
+    assert_int_equal(mt_tokenizer_end(tokenizer), json_integer_value(json_object_get(golden, "end")));
+    assert_int_equal(mt_tokenizer_pad(tokenizer), MT_TOKEN_NONE);
+    assert_int_equal(mt_tokenizer_vocab_size(tokenizer),
+                     json_integer_value(json_object_get(golden, "vocab_size")));
+    const json_t *one;
+    size_t i;
+    assert_true(json_array_size(json_object_get(golden, "cases")) > 100);
+    json_array_foreach(json_object_get(golden, "cases"), i, one) check_case(tokenizer, one);
+    mt_tokenizer_free(tokenizer);
+}
+
+static void text_that_is_not_utf8_is_encoded_with_replacement_characters(void **state)
+{
+    (void)state;
+    struct mt_tokenizer *tokenizer = load_golden("llama3");
+    static const char bad[] = "a\xff\xe2\x82 b\xc3", good[] = "a\xef\xbf\xbd\xef\xbf\xbd b\xef\xbf\xbd";
+    struct mt_ids a = encode(tokenizer, bad, sizeof bad - 1, false);
+    struct mt_ids b = encode(tokenizer, good, sizeof good - 1, false);
+    assert_int_equal(a.count, b.count);
+    assert_memory_equal(a.data, b.data, a.count * sizeof *a.data);
+    mt_ids_free(&a);
+    mt_ids_free(&b);
+    mt_tokenizer_free(tokenizer);
+}
+
+static void a_zero_byte_is_a_character_like_others(void **state)
+{
+    (void)state;
+    struct mt_error error = {0};
+    struct mt_tokenizer *tokenizer = load_golden("gpt2");
+    struct mt_ids ids = encode(tokenizer, "a\0b", 3, false);
+    struct mt_text text = {0};
+    mt_assert_ok(mt_tokenizer_decode(tokenizer, ids.data, ids.count, false, &text, &error), &error);
+    assert_int_equal(text.bytes, 3);
+    assert_memory_equal(text.data, "a\0b", 3);
+    mt_text_free(&text);
+    mt_ids_free(&ids);
+    mt_tokenizer_free(tokenizer);
+}
+
+/* One word far beyond the bound of the quick way. That both ways agree is in the golden texts, some of which
+ * have words of more than 64 bytes. */
+static void a_million_characters_without_a_blank_end_soon_and_come_back(void **state)
+{
+    (void)state;
+    struct mt_error error = {0};
+    struct mt_tokenizer *tokenizer = load_golden("qwen2");
+    enum { BYTES = 1000000 };
+    char *text = malloc(BYTES);
+    for (size_t i = 0; i < BYTES; i++)
+        text[i] = "etaoinshrdlu"[i * i % 11];
+    struct mt_ids ids = encode(tokenizer, text, BYTES, false);
+    struct mt_text back = {0};
+    mt_assert_ok(mt_tokenizer_decode(tokenizer, ids.data, ids.count, false, &back, &error), &error);
+    assert_int_equal(back.bytes, BYTES);
+    assert_memory_equal(back.data, text, BYTES);
+    mt_text_free(&back);
+    mt_ids_free(&ids);
+    free(text);
+    mt_tokenizer_free(tokenizer);
+}
+
+struct shared {
+    const struct mt_tokenizer *tokenizer;
+    struct mt_ids results[64];
+};
+
+static void encode_task(void *context, size_t task)
+{
+    struct shared *shared = context;
+    static const char text[] = "The quick brown fox's dog \xe6\x88\x91\xe8\x83\xbd 12345 <|end|>";
+    mt_tokenizer_encode(shared->tokenizer, text, sizeof text - 1 - task % 8, false, &shared->results[task],
+                        NULL);
+}
+
+static void threads_share_a_tokenizer(void **state)
+{
+    (void)state;
+    struct mt_tokenizer *tokenizer = load_golden("deepseek");
+    struct shared shared = {.tokenizer = tokenizer};
+    struct mt_pool *pool = mt_pool_new(4);
+    mt_pool_run(pool, 64, encode_task, &shared);
+    for (size_t i = 8; i < 64; i++) {
+        assert_int_equal(shared.results[i].count, shared.results[i % 8].count);
+        assert_memory_equal(shared.results[i].data, shared.results[i % 8].data,
+                            shared.results[i].count * sizeof(int32_t));
+    }
+    for (size_t i = 0; i < 64; i++)
+        mt_ids_free(&shared.results[i]);
+    mt_pool_free(pool);
+    mt_tokenizer_free(tokenizer);
+}
+
+static void copy(const char *from, const char *to)
+{
+    struct mt_error error = {0};
+    char *data;
+    size_t bytes;
+    mt_assert_ok(mt_file_read(from, 1 << 20, &data, &bytes, &error), &error);
+    mt_assert_ok(mt_file_write_atomic(to, data, bytes, 0666, &error), &error);
+    free(data);
+}
+
+static void the_files_are_saved_as_they_were_even_when_their_folder_is_gone(void **state)
+{
+    struct mt_error error = {0};
+    const char *from = mt_test_path(state, "from"), *to = mt_test_path(state, "to");
+    mt_assert_ok(mt_folder_create(from, 0777, &error), &error);
+    mt_assert_ok(mt_folder_create(to, 0777, &error), &error);
+    copy(GOLDEN "/smollm/tokenizer.json", mt_test_path(state, "from/tokenizer.json"));
+    copy(GOLDEN "/smollm/tokenizer_config.json", mt_test_path(state, "from/tokenizer_config.json"));
+    struct mt_tokenizer *tokenizer = load(from);
+    mt_assert_ok(mt_folder_remove(from, &error), &error);
+    mt_assert_ok(mt_tokenizer_save(tokenizer, to, &error), &error);
+    struct mt_tokenizer *again = load(to), *original = load_golden("smollm");
+    assert_string_equal(mt_tokenizer_fingerprint(again), mt_tokenizer_fingerprint(original));
+    char a[65], b[65];
+    mt_assert_ok(mt_file_sha256(mt_test_path(state, "to/tokenizer_config.json"), a, &error), &error);
+    mt_assert_ok(mt_file_sha256(GOLDEN "/smollm/tokenizer_config.json", b, &error), &error);
+    assert_string_equal(a, b);
+    mt_tokenizer_free(tokenizer);
+    mt_tokenizer_free(again);
+    mt_tokenizer_free(original);
+}
+
+static void fingerprints_tell_tokenizers_apart(void **state)
+{
+    (void)state;
+    struct mt_tokenizer *a = load_golden("gpt2"), *b = load_golden("gpt2_prefix_space"),
+                        *c = load_golden("gpt2");
+    assert_string_not_equal(mt_tokenizer_fingerprint(a), mt_tokenizer_fingerprint(b));
+    assert_string_equal(mt_tokenizer_fingerprint(a), mt_tokenizer_fingerprint(c));
+    mt_tokenizer_free(a);
+    mt_tokenizer_free(b);
+    mt_tokenizer_free(c);
+}
+
+/* --- what is refused
+ * ---------------------------------------------------------------------------------------- */
+
+#define MODEL(vocab, merges) "\"model\":{\"type\":\"BPE\",\"vocab\":{" vocab "},\"merges\":[" merges "]}"
+
+static void assert_refused(void **state, const char *document, const char *why)
+{
+    struct mt_error error = {0};
+    struct mt_test_folder *folder = *state;
+    struct mt_tokenizer *tokenizer;
+    mt_assert_ok(
+        mt_file_write_atomic(mt_test_path(state, "tokenizer.json"), document, strlen(document), 0666, &error),
+        &error);
+    if (mt_tokenizer_load(folder->path, &tokenizer, &error) == 0)
+        fail_msg("accepted: %s", document);
+    assert_null(tokenizer);
+    assert_int_equal(error.reason, MT_REASON_BAD_MODEL);
+    mt_assert_mentions(error.message, why);
+}
+
+static void damaged_vocabularies_are_refused(void **state)
+{
+    assert_refused(state, "{" MODEL("\"a\":0,\"b\":0", "") "}", "two tokens have the id 0");
+    assert_refused(state, "{" MODEL("\"a\":0,\"a\":1", "") "}", "duplicate");
+    assert_refused(state, "{" MODEL("\"a\":-1", "") "}", "the id of the token \"a\"");
+    assert_refused(state, "{" MODEL("\"a\":99999999999", "") "}", "the id of the token \"a\"");
+    assert_refused(state, "{" MODEL("\"a\":1.5", "") "}", "the id of the token \"a\"");
+    assert_refused(state, "{" MODEL("", "") "}", "empty");
+    assert_refused(state, "{\"model\":{\"type\":\"BPE\",\"merges\":[]}}", "no vocabulary");
+    assert_refused(state, "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "no list of merges");
+    assert_refused(state, "[]", "not supported");
+    assert_refused(state, "{\"added_tokens\":[{\"id\":0,\"content\":\"x\"}]," MODEL("\"a\":0", "") "}",
+                   "two tokens have the id 0");
+    assert_refused(state, "{\"added_tokens\":[{\"id\":5}]," MODEL("\"a\":0", "") "}", "has no content");
+    assert_refused(state, "{\"added_tokens\":[{\"id\":-5,\"content\":\"x\"}]," MODEL("\"a\":0", "") "}",
+                   "the id of");
+}
+
+static void damaged_merges_are_refused(void **state)
+{
+    assert_refused(state, "{" MODEL("\"a\":0", "\"a b\"") "}", "names a token that is not in the vocabulary");
+    assert_refused(state, "{" MODEL("\"a\":0,\"b\":1", "[\"a\",\"b\"]") "}", "not in the vocabulary");
+    assert_refused(state, "{" MODEL("\"a\":0", "\"ab\"") "}", "merge 0 is not a pair");
+    assert_refused(state, "{" MODEL("\"a\":0", "\"a a a\"") "}", "merge 0 is not a pair");
+    assert_refused(state, "{" MODEL("\"a\":0", "[\"a\"]") "}", "merge 0 is not a pair");
+    assert_refused(state, "{" MODEL("\"a\":0", "7") "}", "merge 0 is not a pair");
+}
+
+static void what_is_not_supported_yet_is_named(void **state)
+{
+    assert_refused(state, "{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", "Unigram is not supported yet");
+    assert_refused(state, "{\"normalizer\":{\"type\":\"Precompiled\"}," MODEL("\"a\":0", "") "}",
+                   "the normalizer Precompiled is not supported yet");
+    assert_refused(state, "{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}," MODEL("\"a\":0", "") "}",
+                   "the pre-tokenizer UnicodeScripts is not supported yet");
+    assert_refused(state, "{\"decoder\":{\"type\":\"CTC\"}," MODEL("\"a\":0", "") "}",
+                   "the decoder CTC is not");
+    assert_refused(state, "{\"post_processor\":{\"type\":\"New\"}," MODEL("\"a\":0", "") "}",
+                   "post-processor New");
+}
+
+static void damaged_parts_are_refused(void **state)
+{
+#define SPLIT(pattern)                                                                                       \
+    "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" pattern                               \
+    "\"},\"behavior\":\"Isolated\"}," MODEL("\"a\":0", "") "}"
+    assert_refused(state, SPLIT("(a"), "pattern is wrong");
+    assert_refused(state, SPLIT("[a[b]]"), "a class in a class");
+    assert_refused(state, SPLIT("[a&&b]"), "&&");
+    assert_refused(state, SPLIT("a{1,3}+"), "}+");
+    assert_refused(state, SPLIT("\\\\p{"), "property");
+    assert_refused(state, SPLIT("\\\\p"), "property");
+    assert_refused(state, "{\"pre_tokenizer\":{\"type\":\"Split\"}," MODEL("\"a\":0", "") "}", "no pattern");
+    assert_refused(state, "{\"pre_tokenizer\":{}," MODEL("\"a\":0", "") "}", "no type");
+    assert_refused(state, "{\"normalizer\":{\"type\":\"Prepend\"}," MODEL("\"a\":0", "") "}",
+                   "lacks its text");
+    assert_refused(
+        state,
+        "{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}," MODEL("\"a\":0", "") "}",
+        "no place for the text");
+    assert_refused(
+        state,
+        "{\"post_processor\":{\"type\":\"RobertaProcessing\",\"cls\":[\"x\",9],\"sep\":[\"x\",0]}," MODEL(
+            "\"a\":0", "") "}",
+        "not in the vocabulary");
+}
+
+/* Patterns that take exponential time on some text end with an error, not never. */
+static void a_pattern_without_end_is_stopped(void **state)
+{
+    (void)state;
+    struct mt_error error = {0};
+    struct mt_regex *regex;
+    mt_assert_ok(mt_regex_compile("(a+)+b|(a|aa)+c", 15, &regex, &error), &error);
+    struct mt_regex_scratch *scratch = mt_regex_scratch_new();
+    char text[64];
+    size_t start, end;
+    memset(text, 'a', sizeof text);
+    assert_int_equal(mt_regex_next(regex, scratch, text, sizeof text, 0, &start, &end), -EINVAL);
+    mt_regex_scratch_free(scratch);
+    mt_regex_free(regex);
+}
+
+#define GOLDEN_TEST(kind)                                                                                    \
+    {                                                                                                        \
+        "the_ids_are_those_of_the_library_" kind, the_ids_are_those_of_the_library, NULL, NULL,              \
+            (void *)(kind)                                                                                   \
+    }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        GOLDEN_TEST("gpt2"),
+        GOLDEN_TEST("gpt2_prefix_space"),
+        GOLDEN_TEST("llama3"),
+        GOLDEN_TEST("qwen2"),
+        GOLDEN_TEST("gpt4o"),
+        GOLDEN_TEST("deepseek"),
+        GOLDEN_TEST("smollm"),
+        GOLDEN_TEST("falcon"),
+        GOLDEN_TEST("llama2"),
+        GOLDEN_TEST("mistral"),
+        GOLDEN_TEST("metaspace"),
+        GOLDEN_TEST("gemma"),
+        cmocka_unit_test(text_that_is_not_utf8_is_encoded_with_replacement_characters),
+        cmocka_unit_test(a_zero_byte_is_a_character_like_others),
+        cmocka_unit_test(a_million_characters_without_a_blank_end_soon_and_come_back),
+        cmocka_unit_test(threads_share_a_tokenizer),
+        mt_test_in_folder(the_files_are_saved_as_they_were_even_when_their_folder_is_gone),
+        cmocka_unit_test(fingerprints_tell_tokenizers_apart),
+        mt_test_in_folder(damaged_vocabularies_are_refused),
+        mt_test_in_folder(damaged_merges_are_refused),
+        mt_test_in_folder(what_is_not_supported_yet_is_named),
+        mt_test_in_folder(damaged_parts_are_refused),
+        cmocka_unit_test(a_pattern_without_end_is_stopped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
