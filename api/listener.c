@@ -54,7 +54,7 @@ static bool is_loopback(const struct sockaddr *address)
 
 static char *tcp_url(int fd)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t bytes = sizeof address;
     char host[NI_MAXHOST], port[NI_MAXSERV], *url = NULL;
     if (getsockname(fd, (struct sockaddr *)&address, &bytes) != 0 ||
