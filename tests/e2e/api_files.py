@@ -226,6 +226,25 @@ def following_a_queued_or_paused_job_waits_and_an_ended_one_ends():
 
 
 @case
+def waiting_streams_cost_next_to_no_time():
+    def cpu_seconds():
+        with open(f"/proc/{server.process.pid}/stat") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    job = server.submit(state="running")
+    followers = [Follower(job) for _ in range(50)]
+    time.sleep(0.5)
+    before = cpu_seconds()
+    time.sleep(2)
+    assert cpu_seconds() - before < 0.3 * SLOWNESS, f"{cpu_seconds() - before} s of CPU in 2 s"
+    server.post(f"/jobs/{job}/cancel", b"")
+    for follower in followers:
+        follower.join(10)
+        assert not follower.is_alive()
+
+
+@case
 def a_job_that_is_removed_ends_its_streams():
     job = server.submit(state="paused")
     follower = Follower(job)
