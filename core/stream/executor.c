@@ -231,6 +231,7 @@ static int load_inputs(struct mt_executor *executor, bool keep)
     mt_updater_wait(executor->updater, MT_GROUP_EMBEDDING);
     mt_embedding_gather(executor->store, executor->batches.ids, executor->batches.tokens,
                         mt_boundaries_staging(executor->boundaries));
+    MT_TRY(mt_schedule_start(executor)); /* the larger copy first */
     return mt_boundaries_upload(executor->boundaries);
 }
 

@@ -72,6 +72,7 @@ struct mt_executor {
 
 /* schedule.c: put one pass into the streams. They wait for deferred updates, group by group, and for nothing
  * else. */
+int mt_schedule_start(struct mt_executor *executor); /* the first layer's weights on their way */
 int mt_schedule_forward(struct mt_executor *executor, bool keep);
 int mt_schedule_backward(struct mt_executor *executor);
 

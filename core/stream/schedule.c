@@ -11,12 +11,15 @@ static int prefetch_layer(struct mt_executor *executor, size_t layer)
     return mt_weights_prefetch(executor->weights, mt_weights_layer(executor->weights, layer), NULL);
 }
 
+int mt_schedule_start(struct mt_executor *executor)
+{
+    return prefetch_layer(executor, 0);
+}
+
 int mt_schedule_forward(struct mt_executor *executor, bool keep)
 {
     const struct mt_model *model = executor->model;
     struct mt_boundaries *boundaries = executor->boundaries;
-    if (model->num_layers)
-        MT_TRY(prefetch_layer(executor, 0));
     for (size_t i = 0; i < model->num_layers; i++) {
         const size_t cargo = mt_weights_layer(executor->weights, i);
         const void *weights;
