@@ -32,6 +32,8 @@ static int out_of_memory(struct mt_error *error)
 static int encode_word(void *context, const char *word, size_t bytes)
 {
     const struct encoding *encoding = context;
+    if (encoding->tokenizer->unigram)
+        return mt_unigram_encode(encoding->tokenizer->unigram, word, bytes, encoding->ids);
     return mt_bpe_encode(encoding->tokenizer->bpe, word, bytes, encoding->ids);
 }
 
@@ -112,8 +114,10 @@ static int encode(const struct mt_tokenizer *base, const char *text, size_t byte
     if (r == -ENOMEM)
         return out_of_memory(error);
     if (r < 0)
-        return mt_error_set(error, r, MT_REASON_BAD_DATA,
-                            "the tokenizer's pattern needs more steps than its bound for this text");
+        return mt_error_set(
+            error, r, MT_REASON_BAD_DATA,
+            "the tokenizer cannot encode the text: a pattern needs more steps than its bound, or there is "
+            "no token for a character and none for unknown ones");
     return 0;
 }
 
@@ -222,6 +226,7 @@ static void free_tokenizer(struct mt_tokenizer *base)
         if (tokenizer->files[i].fd >= 0)
             close(tokenizer->files[i].fd);
     mt_bpe_free(tokenizer->bpe);
+    mt_unigram_free(tokenizer->unigram);
     mt_pretokenizer_free(tokenizer->pretokenizer);
     mt_normalizer_free(tokenizer->normalizer);
     mt_added_free(tokenizer->added);
@@ -236,6 +241,14 @@ static void free_tokenizer(struct mt_tokenizer *base)
 
 static const struct mt_tokenizer_ops bpe_ops = {
     .kind = "BPE",
+    .encode = encode,
+    .piece = piece,
+    .save = save,
+    .free = free_tokenizer,
+};
+
+static const struct mt_tokenizer_ops unigram_ops = {
+    .kind = "Unigram",
     .encode = encode,
     .piece = piece,
     .save = save,
@@ -258,6 +271,8 @@ int mt_json_tokenizer_load(const char *folder, const json_t *document, struct mt
     for (size_t i = 0; i < MT_JSON_TOKENIZER_FILES; i++)
         tokenizer->files[i].fd = -1;
     int r = mt_json_tokenizer_read(tokenizer, document, error);
+    if (tokenizer->unigram)
+        tokenizer->base.ops = &unigram_ops;
     if (r == 0)
         r = mt_json_tokenizer_read_names(tokenizer, folder, document, error);
     if (r == 0)

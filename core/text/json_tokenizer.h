@@ -8,6 +8,7 @@
 #include "core/text/normalizer.h"
 #include "core/text/pretokenizer.h"
 #include "core/text/tokenizer.h"
+#include "core/text/unigram.h"
 #include "core/text/vocab.h"
 
 #include <jansson.h>
@@ -24,7 +25,8 @@ struct mt_json_tokenizer {
     struct mt_added *added_normalized; /* found after normalization */
     struct mt_normalizer *normalizer;
     struct mt_pretokenizer *pretokenizer;
-    struct mt_bpe *bpe;
+    struct mt_bpe *bpe; /* the model is one of these */
+    struct mt_unigram *unigram;
     struct mt_ids prefix, suffix; /* put around a text */
     size_t strip_start;           /* blanks taken off the beginning of a decoded text */
     bool strip_first;             /* all blanks are taken off the first token (Metaspace) */

@@ -154,14 +154,17 @@ static int check_id(const json_t *value, const char *text, int64_t *id, struct m
     return 0;
 }
 
-/* Largest id + 1 of model and added tokens. */
+/* Largest id + 1 of model and added tokens. The vocabulary is an object of ids, or a list of [text, score].
+ */
 static int measure(const json_t *document, const json_t *vocab, size_t *size, struct mt_error *error)
 {
     const char *text;
     json_t *value;
     size_t i;
     int64_t id;
-    *size = 0;
+    *size = json_array_size(vocab);
+    if (*size >= (size_t)MT_VOCAB_MAX_ID)
+        return bad_model(error, "the vocabulary has %zu tokens, too many", *size);
     json_object_foreach((json_t *)vocab, text, value)
     {
         int r = check_id(value, text, &id, error);
@@ -206,9 +209,19 @@ static int read_vocab(struct mt_json_tokenizer *tokenizer, const json_t *vocab,
     struct mt_text scratch = {0};
     const char *text;
     json_t *value;
+    size_t i;
     int r = 0;
     json_object_foreach((json_t *)vocab, text, value) if (r == 0) r = add_token(
         tokenizer, decoding, (int32_t)json_integer_value(value), text, strlen(text), true, &scratch, error);
+    json_array_foreach(vocab, i, value)
+    {
+        const json_t *token = json_array_get(value, 0);
+        if (r == 0 && !json_is_string(token))
+            r = bad_model(error, "token %zu has no text", i);
+        if (r == 0)
+            r = add_token(tokenizer, decoding, (int32_t)i, json_string_value(token),
+                          json_string_length(token), true, &scratch, error);
+    }
     mt_text_free(&scratch);
     return r;
 }
@@ -256,6 +269,15 @@ static int insert_added(struct mt_json_tokenizer *tokenizer, const json_t *json,
     return r == -ENOMEM ? no_memory(error) : 0;
 }
 
+/* The model's id of a token as the file writes it. */
+static int32_t find_in_model(const struct mt_json_tokenizer *tokenizer, const json_t *vocab, const char *text)
+{
+    if (json_is_array(vocab))
+        return mt_vocab_find(&tokenizer->vocab, text, strlen(text));
+    const json_t *id = json_object_get(vocab, text);
+    return id ? (int32_t)json_integer_value(id) : MT_TOKEN_NONE;
+}
+
 static int read_added(struct mt_json_tokenizer *tokenizer, const json_t *document, const json_t *vocab,
                       const struct decoding *decoding, struct mt_error *error)
 {
@@ -267,9 +289,10 @@ static int read_added(struct mt_json_tokenizer *tokenizer, const json_t *documen
     {
         const json_t *content = json_object_get(json, "content");
         const char *text = json_string_value(content);
-        const json_t *known = json_object_get(vocab, text); /* the model's own id goes before */
-        const int32_t id = (int32_t)json_integer_value(known ? known : json_object_get(json, "id"));
-        if (!known)
+        const int32_t known = find_in_model(tokenizer, vocab, text); /* its id goes before */
+        const int32_t id =
+            known != MT_TOKEN_NONE ? known : (int32_t)json_integer_value(json_object_get(json, "id"));
+        if (known == MT_TOKEN_NONE)
             r = add_token(tokenizer, decoding, id, text, json_string_length(content), false, &scratch, error);
         if (r == 0)
             r = insert_added(tokenizer, json, id, decoding, error);
@@ -354,14 +377,17 @@ static int read_post_processor(struct mt_json_tokenizer *tokenizer, const json_t
 /* --- all together
  * ------------------------------------------------------------------------------------------- */
 
-static int check_model(const json_t *model, struct mt_error *error)
+static int check_model(const json_t *model, bool *unigram, struct mt_error *error)
 {
     const char *type = json_string_value(json_object_get(model, "type"));
-    if (type ? strcmp(type, "BPE") != 0 : !json_object_get(model, "merges"))
+    const json_t *vocab = json_object_get(model, "vocab");
+    *unigram = type && strcmp(type, "Unigram") == 0;
+    if (!*unigram && (type ? strcmp(type, "BPE") != 0 : !json_object_get(model, "merges")))
         return not_supported(error, "a tokenizer with a model of type %s is not supported yet",
                              type ? type : "(none)");
-    return json_is_object(json_object_get(model, "vocab")) ? 0
-                                                           : bad_model(error, "the model has no vocabulary");
+    return (*unigram ? json_is_array(vocab) : json_is_object(vocab))
+               ? 0
+               : bad_model(error, "the model has no vocabulary");
 }
 
 static int allocate(struct mt_json_tokenizer *tokenizer, size_t size, struct mt_error *error)
@@ -383,7 +409,8 @@ int mt_json_tokenizer_read(struct mt_json_tokenizer *tokenizer, const json_t *do
     const json_t *decoder = json_object_get(document, "decoder");
     struct decoding decoding = {0};
     size_t size = 0;
-    int r = check_model(model, error);
+    bool unigram;
+    int r = check_model(model, &unigram, error);
     if (r == 0)
         r = mt_normalizer_load(json_object_get(document, "normalizer"), &tokenizer->normalizer, error);
     if (r == 0)
@@ -399,26 +426,30 @@ int mt_json_tokenizer_read(struct mt_json_tokenizer *tokenizer, const json_t *do
     if (r < 0)
         return r;
     tokenizer->byte_level = mt_pretokenizer_is_byte_level(tokenizer->pretokenizer);
+    if (unigram && tokenizer->byte_level)
+        return not_supported(error, "a byte-level Unigram model is not supported yet");
     r = read_vocab(tokenizer, vocab, &decoding, error);
     if (r == 0)
         r = read_added(tokenizer, document, vocab, &decoding, error);
     if (r == 0)
         r = read_post_processor(tokenizer, json_object_get(document, "post_processor"), 0, error);
-    if (r == 0)
-        r = mt_bpe_load(model, tokenizer->byte_level, &tokenizer->vocab, &tokenizer->bpe, error);
-    return r;
+    if (r < 0)
+        return r;
+    return unigram ? mt_unigram_load(model, &tokenizer->vocab, &tokenizer->unigram, error)
+                   : mt_bpe_load(model, tokenizer->byte_level, &tokenizer->vocab, &tokenizer->bpe, error);
 }
 
 /* --- names of special tokens
  * ---------------------------------------------------------------------------------- */
 
-static int32_t find_token(const json_t *document, const char *text)
+static int32_t find_token(const struct mt_json_tokenizer *tokenizer, const json_t *document, const char *text)
 {
     json_t *json;
     size_t i;
-    const json_t *id = json_object_get(json_object_get(json_object_get(document, "model"), "vocab"), text);
-    if (id)
-        return (int32_t)json_integer_value(id);
+    const int32_t known =
+        find_in_model(tokenizer, json_object_get(json_object_get(document, "model"), "vocab"), text);
+    if (known != MT_TOKEN_NONE)
+        return known;
     json_array_foreach(json_object_get(document, "added_tokens"), i, json)
     {
         const char *content = json_string_value(json_object_get(json, "content"));
@@ -453,12 +484,13 @@ struct named_id {
 };
 
 /* "bos_token": "<s>", or {"content": "<s>"}. */
-static void take_name(const json_t *config, const json_t *document, const struct named_id *wanted)
+static void take_name(const struct mt_json_tokenizer *tokenizer, const json_t *config, const json_t *document,
+                      const struct named_id *wanted)
 {
     const json_t *value = json_object_get(config, wanted->name);
     const char *text = json_string_value(json_is_object(value) ? json_object_get(value, "content") : value);
     if (text && *wanted->id == MT_TOKEN_NONE)
-        *wanted->id = find_token(document, text);
+        *wanted->id = find_token(tokenizer, document, text);
 }
 
 /* "bos_token_id": 1, or a list whose first counts. */
@@ -489,7 +521,7 @@ int mt_json_tokenizer_read_names(struct mt_json_tokenizer *tokenizer, const char
         if (r < 0)
             return r;
         for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-            take_name(config, document, &wanted[i]);
+            take_name(tokenizer, config, document, &wanted[i]);
             take_id(tokenizer, config, &wanted[i]);
         }
     }

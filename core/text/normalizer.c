@@ -1,5 +1,6 @@
 #include "core/text/normalizer.h"
 
+#include "core/text/charsmap.h"
 #include "core/text/unicode.h"
 #include "core/text/utf8.h"
 
@@ -9,7 +10,7 @@
 
 #define MAX_STEPS 32
 
-enum kind { NORMAL_FORM, LOWERCASE, STRIP, STRIP_ACCENTS, PREPEND, REPLACE, REPLACE_PATTERN };
+enum kind { NORMAL_FORM, LOWERCASE, STRIP, STRIP_ACCENTS, PREPEND, REPLACE, REPLACE_PATTERN, CHARSMAP };
 
 struct step {
     enum kind kind;
@@ -17,6 +18,7 @@ struct step {
     bool left, right;          /* strip */
     struct mt_text from, text; /* replace: what, by what; prepend: what */
     struct mt_regex *regex;
+    struct mt_charsmap *charsmap;
 };
 
 struct mt_normalizer {
@@ -154,6 +156,8 @@ static int apply(const struct step *step, struct mt_regex_scratch *scratch, cons
         return replace(step, text, out);
     case REPLACE_PATTERN:
         return replace_pattern(step, scratch, text, out);
+    case CHARSMAP:
+        return mt_charsmap_apply(step->charsmap, text->data, text->bytes, out);
     }
     return -EINVAL;
 }
@@ -248,6 +252,11 @@ static int load_step(const json_t *json, const char *type, struct step *step, st
         step->kind = PREPEND;
         return copy_text(&step->text, json_object_get(json, "prepend"), error);
     }
+    if (strcmp(type, "Precompiled") == 0) {
+        const char *rules = json_string_value(json_object_get(json, "precompiled_charsmap"));
+        step->kind = CHARSMAP;
+        return mt_charsmap_load(rules ? rules : "", &step->charsmap, error);
+    }
     if (strcmp(type, "Replace") == 0)
         return load_replace(json, step, error);
     return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL, "the normalizer %s is not supported yet", type);
@@ -298,6 +307,7 @@ void mt_normalizer_free(struct mt_normalizer *normalizer)
         mt_text_free(&normalizer->steps[i].from);
         mt_text_free(&normalizer->steps[i].text);
         mt_regex_free(normalizer->steps[i].regex);
+        mt_charsmap_free(normalizer->steps[i].charsmap);
     }
     free(normalizer);
 }

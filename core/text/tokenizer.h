@@ -33,8 +33,8 @@ int mt_text_append_utf8(struct mt_text *text, const char *data, size_t bytes);
 
 struct mt_tokenizer;
 
-/* "bytes", or a folder that holds tokenizer files. MT_REASON_BAD_MODEL with what is wrong or not supported
- * yet. */
+/* "bytes", or a folder with a tokenizer.json: our own, or one of the library `tokenizers` with a BPE or
+ * Unigram model. MT_REASON_BAD_MODEL with what is wrong or not supported yet. */
 int mt_tokenizer_load(const char *folder_or_kind, struct mt_tokenizer **tokenizer, struct mt_error *error);
 void mt_tokenizer_free(struct mt_tokenizer *tokenizer); /* NULL is fine */
 
@@ -52,8 +52,9 @@ const char *mt_tokenizer_fingerprint(const struct mt_tokenizer *tokenizer);
 
 /* Appends the ids of `text` to `ids`. Added and special tokens written out in the text are found, as
  * `transformers` does. `add_special`: what the tokenizer itself puts around a text (for `bytes` the begin
- * token before it; never an end token there). Text that is not UTF-8 is encoded byte by byte where the kind
- * can, with U+FFFD elsewhere. Errors: -ENOMEM. */
+ * token before it; never an end token there). Text that is not UTF-8 is encoded byte by byte by `bytes`, and
+ * with U+FFFD by the others. Errors: -ENOMEM; -EINVAL, MT_REASON_BAD_DATA where a tokenizer's pattern needs
+ * more steps than its bound, or its model has no token for a character and none for unknown ones. */
 int mt_tokenizer_encode(const struct mt_tokenizer *tokenizer, const char *text, size_t bytes,
                         bool add_special, struct mt_ids *ids, struct mt_error *error);
 

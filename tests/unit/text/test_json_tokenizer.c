@@ -95,7 +95,7 @@ static void the_ids_are_those_of_the_library(void **state)
     mt_autojson json_t *golden = NULL;
     mt_assert_ok(mt_document_read(path, &golden, NULL, &error), &error);
     struct mt_tokenizer *tokenizer = load_golden(kind);
-    assert_string_equal(mt_tokenizer_kind(tokenizer), "BPE");
+    assert_string_equal(mt_tokenizer_kind(tokenizer), strncmp(kind, "unigram", 7) ? "BPE" : "Unigram");
     assert_int_equal(mt_tokenizer_begin(tokenizer), json_integer_value(json_object_get(golden, "begin")));
     assert_int_equal(mt_tokenizer_end(tokenizer), json_integer_value(json_object_get(golden, "end")));
     assert_int_equal(mt_tokenizer_pad(tokenizer), MT_TOKEN_NONE);
@@ -282,11 +282,71 @@ static void damaged_merges_are_refused(void **state)
     assert_refused(state, "{" MODEL("\"a\":0", "7") "}", "merge 0 is not a pair");
 }
 
+#define UNIGRAM(vocab) "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":" vocab "}}"
+
+static void damaged_unigram_models_are_refused(void **state)
+{
+    assert_refused(state, UNIGRAM("{}"), "no vocabulary");
+    assert_refused(state, UNIGRAM("[]"), "empty");
+    assert_refused(state, UNIGRAM("[[\"a\"]]"), "token 0 has no score");
+    assert_refused(state, UNIGRAM("[[\"a\",\"b\"]]"), "token 0 has no score");
+    assert_refused(state, UNIGRAM("[[1,1]]"), "token 0 has no text");
+    assert_refused(state, UNIGRAM("[7]"), "token 0 has no text");
+    assert_refused(state, UNIGRAM("[[\"a\",-1],[\"a\",-2]]"), "two tokens have the id 1 or the text \"a\"");
+    assert_refused(state, "{\"model\":{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"a\",-1]]}}",
+                   "unk_id is not in the vocabulary");
+}
+
+/* Rules that lead anywhere: the text comes out somehow, and nothing is read outside of the rules. */
+static void damaged_normalization_rules_are_refused_or_harmless(void **state)
+{
+#define RULES(base64)                                                                                        \
+    "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"" base64                           \
+    "\"}," MODEL("\"a\":0", "") "}"
+    assert_refused(state, RULES(""), "precompiled_charsmap is damaged");
+    assert_refused(state, RULES("!!!!"), "precompiled_charsmap is damaged");
+    assert_refused(state, RULES("/////w=="), "precompiled_charsmap is damaged");
+    assert_refused(state, RULES("BAAAAA=="), "precompiled_charsmap is damaged");
+
+    struct mt_error error = {0};
+    struct mt_test_folder *folder = *state;
+    static const char *const wild[] = {RULES("BAAAAP////8="), RULES("CAAAAAAEAAD/////"),
+                                       RULES("CAAAAGEFAABhAQAA")};
+    for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
+        mt_assert_ok(mt_file_write_atomic(mt_test_path(state, "tokenizer.json"), wild[i], strlen(wild[i]),
+                                          0666, &error),
+                     &error);
+        struct mt_tokenizer *tokenizer = load(folder->path);
+        struct mt_ids ids = encode(tokenizer, "a ab \xc3\xa9\r\n", 8, false);
+        mt_ids_free(&ids);
+        mt_tokenizer_free(tokenizer);
+    }
+}
+
+static void a_character_without_a_token_and_without_an_unknown_one_is_an_error(void **state)
+{
+    struct mt_error error = {0};
+    struct mt_test_folder *folder = *state;
+    static const char document[] = "{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1]]}}";
+    mt_assert_ok(mt_file_write_atomic(mt_test_path(state, "tokenizer.json"), document, sizeof document - 1,
+                                      0666, &error),
+                 &error);
+    struct mt_tokenizer *tokenizer = load(folder->path);
+    struct mt_ids ids = {0};
+    mt_assert_ok(mt_tokenizer_encode(tokenizer, "aa", 2, false, &ids, &error), &error);
+    assert_int_equal(ids.count, 2);
+    assert_true(mt_tokenizer_encode(tokenizer, "ab", 2, false, &ids, &error) < 0);
+    assert_int_equal(error.reason, MT_REASON_BAD_DATA);
+    mt_ids_free(&ids);
+    mt_tokenizer_free(tokenizer);
+}
+
 static void what_is_not_supported_yet_is_named(void **state)
 {
-    assert_refused(state, "{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", "Unigram is not supported yet");
-    assert_refused(state, "{\"normalizer\":{\"type\":\"Precompiled\"}," MODEL("\"a\":0", "") "}",
-                   "the normalizer Precompiled is not supported yet");
+    assert_refused(state, "{\"model\":{\"type\":\"WordLevel\",\"vocab\":{}}}",
+                   "WordLevel is not supported yet");
+    assert_refused(state, "{\"normalizer\":{\"type\":\"Nmt\"}," MODEL("\"a\":0", "") "}",
+                   "the normalizer Nmt is not supported yet");
     assert_refused(state, "{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}," MODEL("\"a\":0", "") "}",
                    "the pre-tokenizer UnicodeScripts is not supported yet");
     assert_refused(state, "{\"decoder\":{\"type\":\"CTC\"}," MODEL("\"a\":0", "") "}",
@@ -358,6 +418,8 @@ int main(void)
         GOLDEN_TEST("mistral"),
         GOLDEN_TEST("metaspace"),
         GOLDEN_TEST("gemma"),
+        GOLDEN_TEST("unigram"),
+        GOLDEN_TEST("unigram_bytes"),
         cmocka_unit_test(text_that_is_not_utf8_is_encoded_with_replacement_characters),
         cmocka_unit_test(a_zero_byte_is_a_character_like_others),
         cmocka_unit_test(a_million_characters_without_a_blank_end_soon_and_come_back),
@@ -366,6 +428,9 @@ int main(void)
         cmocka_unit_test(fingerprints_tell_tokenizers_apart),
         mt_test_in_folder(damaged_vocabularies_are_refused),
         mt_test_in_folder(damaged_merges_are_refused),
+        mt_test_in_folder(damaged_unigram_models_are_refused),
+        mt_test_in_folder(damaged_normalization_rules_are_refused_or_harmless),
+        mt_test_in_folder(a_character_without_a_token_and_without_an_unknown_one_is_an_error),
         mt_test_in_folder(what_is_not_supported_yet_is_named),
         mt_test_in_folder(damaged_parts_are_refused),
         cmocka_unit_test(a_pattern_without_end_is_stopped),

@@ -1,16 +1,21 @@
 """Makes the small tokenizers of this folder and what the library `tokenizers` says of them.
 
-    python3 -m venv .venv && .venv/bin/pip install tokenizers==0.23.3
-    .venv/bin/python tests/unit/text/tokenizers/make.py
+    python3 -m venv .venv && .venv/bin/pip install tokenizers==0.23.3 sentencepiece==0.2.3 protobuf
+    .venv/bin/python tests/unit/text/tokenizers/make.py [KIND...]
 
 Each kind gets <kind>/tokenizer.json (trained on the text below), <kind>/tokenizer_config.json and <kind>/golden.json: texts with
 their ids, with and without special tokens, and what the ids decode to. Nothing here was made by our own code.
 """
 
+import io
 import json
 import os
 import random
+import sys
+import tempfile
 
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -96,7 +101,33 @@ KINDS = {
 }
 
 
-def make(kind):
+# Normalization rules of the kind `unigram`: from and to, as characters' numbers.
+RULES = {"\t": " ", "\n": " ", "\r": " ", "\u00a0": " ", "\u3000": " ", "\ufeff": "", "\u200b": " ", "ﬁ": "fi", "Ⅷ": "VIII", "½": "1/2",
+         "e\u0301": "é", "a\u030a": "å", "\u1112\u1161\u11ab": "한", "カ": "か", "Ö": "oe", "…": "..."}
+
+
+def make_unigram(byte_fallback):
+    """A SentencePiece model as the converters of `transformers` turn it into a tokenizer.json (T5 and others)."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(folder + "/rules.tsv", "w") as file:
+            for old, new in RULES.items():
+                file.write(" ".join("%X" % ord(c) for c in old) + "\t" + " ".join("%X" % ord(c) for c in new) + "\n")
+        model = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([line.replace("\n", " ") for line in SCRIPTS if line.strip()] * 3), model_writer=model,
+            vocab_size=600, model_type="unigram", byte_fallback=byte_fallback, character_coverage=0.98, minloglevel=2,
+            hard_vocab_limit=False, normalization_rule_tsv=folder + "/rules.tsv")
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+    vocab = [(piece.piece, round(piece.score, 4)) for piece in proto.pieces]
+    t = Tokenizer(models.Unigram(vocab, unk_id=0, byte_fallback=byte_fallback))
+    t.normalizer = normalizers.Sequence([normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap),
+                                         normalizers.Replace(Regex(" {2,}"), " ")])
+    t.pre_tokenizer = pre_tokenizers.Metaspace("▁", "always")
+    t.decoder = sentencepiece_decoder() if byte_fallback else decoders.Metaspace("▁", "always")
+    return t
+
+
+def make_bpe(kind):
     normalizer, pre_tokenizer, decoder, is_bytes = KINDS[kind]
     t = Tokenizer(models.BPE(ignore_merges=kind == "llama3") if is_bytes else models.BPE(unk_token="<unk>", fuse_unk=True,
                                                                                          byte_fallback=True))
@@ -118,6 +149,11 @@ def make(kind):
     if pre_tokenizer is not None:
         t.pre_tokenizer = pre_tokenizer
     t.decoder = decoder
+    return t
+
+
+def make(kind):
+    t = make_unigram(kind == "unigram_bytes") if kind.startswith("unigram") else make_bpe(kind)
     t.add_tokens([AddedToken("<added>", normalized=True), AddedToken("<ls>", lstrip=True), AddedToken("<rs>", rstrip=True),
                   AddedToken("word", single_word=True)])
     t.add_special_tokens([AddedToken("<|begin|>"), AddedToken("<|end|>"), AddedToken("<|end|>>"),
@@ -150,5 +186,5 @@ def make(kind):
         file.write(",\n".join(json.dumps(case, ensure_ascii=False, separators=(",", ":")) for case in cases) + "\n]}\n")
 
 
-for name in KINDS:
+for name in sys.argv[1:] or [*KINDS, "unigram", "unigram_bytes"]:
     make(name)

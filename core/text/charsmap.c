@@ -1,0 +1,185 @@
+#include "core/text/charsmap.h"
+
+#include "core/text/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+struct mt_charsmap {
+    uint32_t *units;
+    size_t num_units;
+    char *texts; /* each ends with a zero byte */
+    size_t text_bytes;
+};
+
+/* --- base64
+ * ------------------------------------------------------------------------------------------------- */
+
+static int base64_value(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+/* NULL when out of memory or damaged. */
+static unsigned char *decode_base64(const char *text, size_t *bytes)
+{
+    size_t length = strlen(text);
+    while (length && text[length - 1] == '=')
+        length--;
+    unsigned char *data = malloc(length / 4 * 3 + 4);
+    uint32_t bits = 0;
+    unsigned count = 0;
+    *bytes = 0;
+    for (size_t i = 0; data && i < length; i++) {
+        const int value = base64_value(text[i]);
+        if (value < 0) {
+            free(data);
+            return NULL;
+        }
+        bits = bits << 6 | (uint32_t)value;
+        count += 6;
+        if (count >= 8) {
+            count -= 8;
+            data[(*bytes)++] = (unsigned char)(bits >> count);
+        }
+    }
+    return data;
+}
+
+/* --- the trie
+ * ----------------------------------------------------------------------------------------------- */
+
+static uint32_t unit_offset(uint32_t unit)
+{
+    return (unit >> 10) << ((unit & 1u << 9) >> 6);
+}
+
+/* The replacement for the shortest beginning of `text` that has one, or NULL. All positions are checked: the
+ * file may hold anything. */
+static const char *find(const struct mt_charsmap *charsmap, const char *text, size_t bytes)
+{
+    size_t at = 0;
+    if (!charsmap->num_units)
+        return NULL;
+    at ^= unit_offset(charsmap->units[0]);
+    for (size_t i = 0; i < bytes && text[i]; i++) {
+        at ^= (unsigned char)text[i];
+        if (at >= charsmap->num_units)
+            return NULL;
+        const uint32_t unit = charsmap->units[at];
+        if ((unit & (1u << 31 | 0xff)) != (unsigned char)text[i])
+            return NULL;
+        at ^= unit_offset(unit);
+        if (unit >> 8 & 1) {
+            if (at >= charsmap->num_units)
+                return NULL;
+            const size_t value = charsmap->units[at] & 0x7fffffff;
+            return value < charsmap->text_bytes ? charsmap->texts + value : NULL;
+        }
+    }
+    return NULL;
+}
+
+static int apply_characters(const struct mt_charsmap *charsmap, const char *text, size_t bytes,
+                            struct mt_text *out)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < bytes;) {
+        uint32_t character;
+        const size_t length = (size_t)mt_utf8_next(text + i, bytes - i, &character);
+        const char *found = find(charsmap, text + i, length);
+        r = found ? mt_text_append(out, found, strlen(found)) : mt_text_append(out, text + i, length);
+        i += length;
+    }
+    return r;
+}
+
+/* Where the grapheme that begins the text ends. */
+static size_t grapheme_bytes(const char *text, size_t bytes)
+{
+    uint32_t character, following;
+    utf8proc_int32_t state = 0;
+    size_t end = (size_t)mt_utf8_next(text, bytes, &character);
+    while (end < bytes) {
+        const size_t length = (size_t)mt_utf8_next(text + end, bytes - end, &following);
+        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)character, (utf8proc_int32_t)following,
+                                             &state))
+            break;
+        character = following;
+        end += length;
+    }
+    return end;
+}
+
+int mt_charsmap_apply(const struct mt_charsmap *charsmap, const char *text, size_t bytes, struct mt_text *out)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < bytes;) {
+        const size_t length = grapheme_bytes(text + i, bytes - i);
+        const char *found = length < 6 ? find(charsmap, text + i, length) : NULL;
+        r = found ? mt_text_append(out, found, strlen(found))
+                  : apply_characters(charsmap, text + i, length, out);
+        i += length;
+    }
+    return r;
+}
+
+/* --- loading
+ * ------------------------------------------------------------------------------------------------ */
+
+static uint32_t little_endian(const unsigned char *bytes)
+{
+    return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+}
+
+static int load(struct mt_charsmap *charsmap, const unsigned char *data, size_t bytes)
+{
+    const size_t trie_bytes = bytes >= 4 ? little_endian(data) : 0;
+    if (bytes < 4 || trie_bytes > bytes - 4 || trie_bytes % 4)
+        return -EINVAL;
+    charsmap->num_units = trie_bytes / 4;
+    charsmap->text_bytes = bytes - 4 - trie_bytes;
+    charsmap->units = malloc(trie_bytes + 4);
+    charsmap->texts = malloc(charsmap->text_bytes + 1);
+    if (!charsmap->units || !charsmap->texts)
+        return -ENOMEM;
+    for (size_t i = 0; i < charsmap->num_units; i++)
+        charsmap->units[i] = little_endian(data + 4 + 4 * i);
+    memcpy(charsmap->texts, data + 4 + trie_bytes, charsmap->text_bytes);
+    charsmap->texts[charsmap->text_bytes] = '\0';
+    return 0;
+}
+
+int mt_charsmap_load(const char *base64, struct mt_charsmap **result, struct mt_error *error)
+{
+    *result = NULL;
+    size_t bytes;
+    unsigned char *data = decode_base64(base64, &bytes);
+    struct mt_charsmap *charsmap = calloc(1, sizeof *charsmap);
+    int r = !charsmap ? -ENOMEM : !data ? -EINVAL : load(charsmap, data, bytes);
+    free(data);
+    if (r < 0) {
+        mt_charsmap_free(charsmap);
+        return r == -ENOMEM
+                   ? mt_error_set(error, r, MT_REASON_OUT_OF_MEMORY, "out of memory for the tokenizer")
+                   : mt_error_set(error, r, MT_REASON_BAD_MODEL, "the precompiled_charsmap is damaged");
+    }
+    *result = charsmap;
+    return 0;
+}
+
+void mt_charsmap_free(struct mt_charsmap *charsmap)
+{
+    if (!charsmap)
+        return;
+    free(charsmap->units);
+    free(charsmap->texts);
+    free(charsmap);
+}

@@ -1,0 +1,20 @@
+/* SentencePiece's compiled normalization rules (`precompiled_charsmap`): a double-array trie (Darts-clone)
+ * from texts to their replacements. */
+#ifndef MT_TEXT_CHARSMAP_H
+#define MT_TEXT_CHARSMAP_H
+
+#include "core/text/tokenizer.h"
+
+struct mt_charsmap;
+
+/* From base64. -EINVAL, MT_REASON_BAD_MODEL when it is damaged. */
+int mt_charsmap_load(const char *base64, struct mt_charsmap **charsmap, struct mt_error *error);
+void mt_charsmap_free(struct mt_charsmap *charsmap); /* NULL is fine */
+
+/* Appends the normal form of `text` (UTF-8), a grapheme at a time, as `tokenizers` does: the rule for the
+ * shortest beginning of a grapheme of less than 6 bytes replaces all of it; else each character goes by its
+ * own rule. 0 or -ENOMEM. */
+int mt_charsmap_apply(const struct mt_charsmap *charsmap, const char *text, size_t bytes,
+                      struct mt_text *out);
+
+#endif
