@@ -261,6 +261,11 @@ int mt_boundaries_download_gradient(struct mt_boundaries *b, const void **host)
     return 0;
 }
 
+bool mt_boundaries_fetches(const struct mt_boundaries *b)
+{
+    return b->offload;
+}
+
 size_t mt_boundaries_device_bytes(const struct mt_boundaries *b)
 {
     return b->blocks.device_bytes;

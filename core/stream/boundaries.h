@@ -55,6 +55,8 @@ void *mt_boundaries_gradient(const struct mt_boundaries *boundaries, size_t micr
  * there. */
 int mt_boundaries_download_gradient(struct mt_boundaries *boundaries, const void **host);
 
+/* Whether inputs come back from the host, on the stream of the weights. */
+bool mt_boundaries_fetches(const struct mt_boundaries *boundaries);
 size_t mt_boundaries_device_bytes(const struct mt_boundaries *boundaries);
 size_t mt_boundaries_host_bytes(const struct mt_boundaries *boundaries);
 void mt_boundaries_copied_bytes(const struct mt_boundaries *boundaries, size_t *in, size_t *out);

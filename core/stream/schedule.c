@@ -54,10 +54,23 @@ static int open_segment(struct mt_executor *executor, struct segment *segment)
         MT_TRY(mt_weights_acquire(executor->weights, cargo, &segment->weights[slot]));
         MT_TRY(mt_gradients_begin(executor->gradients, cargo, &segment->gradients[slot]));
     }
-    /* What comes next, as far as buffers are free. */
+    return 0;
+}
+
+/* What the next segments need, as far as buffers are free. Where inputs come back on the same stream, one
+ * layer's weights go between them, a share a micro-batch, so that no input waits behind a whole layer. */
+static int prefetch_next(struct mt_executor *executor, const struct segment *segment, size_t micro)
+{
+    const bool shared = mt_boundaries_fetches(executor->boundaries);
     bool started = true;
-    for (size_t i = segment->first; started && i-- > executor->first_trained;)
-        MT_TRY(mt_weights_prefetch(executor->weights, mt_weights_layer(executor->weights, i), &started));
+    if (!shared && micro > 0)
+        return 0;
+    for (size_t i = segment->first; started && i-- > executor->first_trained;) {
+        MT_TRY(mt_weights_prefetch_share(executor->weights, mt_weights_layer(executor->weights, i),
+                                         shared ? micro : 0, shared ? executor->batches.count : 1, &started));
+        if (shared)
+            break;
+    }
     return 0;
 }
 
@@ -79,6 +92,7 @@ static int visit(struct mt_executor *executor, const struct segment *segment, si
     const bool final = micro + 1 == executor->batches.count;
     const void *kept;
     MT_TRY(mt_boundaries_fetch(executor->boundaries, segment->first, micro, &kept));
+    MT_TRY(prefetch_next(executor, segment, micro));
     for (size_t i = segment->first; i < segment->last; i++) {
         if (executor->kept[i])
             continue;

@@ -15,6 +15,7 @@ struct slot {
     enum slot_kind kind;
     void *address;
     size_t cargo;   /* whose bytes lie here or are on their way; NONE */
+    size_t arrived; /* bytes of it whose copies were put into the stream */
     bool reserved;  /* prefetched or acquired, not yet released */
     uint64_t freed; /* when it was released last: the longest ago is taken first */
     struct mt_event *ready, *free;
@@ -201,37 +202,58 @@ static struct slot *find(struct mt_weights *weights, size_t cargo)
     return NULL;
 }
 
-int mt_weights_prefetch(struct mt_weights *weights, size_t cargo, bool *started)
+/* A free buffer of the kind, the one whose last use is the longest ago; NULL. */
+static struct slot *take(struct mt_weights *weights, enum slot_kind kind)
 {
-    if (started)
-        *started = true;
-    struct slot *slot = weights->in_place ? NULL : find(weights, cargo);
-    if (weights->in_place || slot) {
-        if (slot)
-            slot->reserved = true;
-        return 0;
-    }
-    size_t bytes;
-    enum slot_kind kind;
-    const void *source = source_of(weights, cargo, &bytes, &kind);
+    struct slot *slot = NULL;
     for (size_t i = 0; i < weights->num_slots; i++) {
         struct slot *other = &weights->slots[i];
         if (other->kind == kind && !other->reserved && (!slot || other->freed < slot->freed))
             slot = other;
     }
-    if (!slot) {
-        if (started)
-            *started = false;
+    return slot;
+}
+
+int mt_weights_prefetch_share(struct mt_weights *weights, size_t cargo, size_t part, size_t parts,
+                              bool *started)
+{
+    if (started)
+        *started = true;
+    if (weights->in_place)
         return 0;
+    const struct mt_device_api *api = weights->device->api;
+    size_t bytes;
+    enum slot_kind kind;
+    const char *source = source_of(weights, cargo, &bytes, &kind);
+    struct slot *slot = find(weights, cargo);
+    if (!slot) {
+        slot = take(weights, kind);
+        if (!slot) {
+            if (started)
+                *started = false;
+            return 0;
+        }
+        /* The operations that used this buffer last must be over before it is overwritten. */
+        MT_TRY(api->event_wait(weights->copies, slot->free));
+        slot->cargo = cargo;
+        slot->arrived = 0;
     }
-    /* The operations that used this buffer last must be over before it is overwritten. */
-    MT_TRY(weights->device->api->event_wait(weights->copies, slot->free));
-    MT_TRY(weights->device->api->copy_to_device(weights->copies, slot->address, source, bytes));
-    MT_TRY(weights->device->api->event_record(slot->ready, weights->copies));
-    slot->cargo = cargo;
     slot->reserved = true;
-    weights->copied_bytes += bytes;
-    return 0;
+    size_t end = bytes;
+    if (part + 1 < parts)
+        end = bytes / parts * (part + 1) / 256 * 256;
+    if (slot->arrived >= end)
+        return 0;
+    MT_TRY(api->copy_to_device(weights->copies, (char *)slot->address + slot->arrived, source + slot->arrived,
+                               end - slot->arrived));
+    weights->copied_bytes += end - slot->arrived;
+    slot->arrived = end;
+    return end == bytes ? api->event_record(slot->ready, weights->copies) : 0;
+}
+
+int mt_weights_prefetch(struct mt_weights *weights, size_t cargo, bool *started)
+{
+    return mt_weights_prefetch_share(weights, cargo, 0, 1, started);
 }
 
 int mt_weights_acquire(struct mt_weights *weights, size_t cargo, const void **address)

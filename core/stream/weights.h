@@ -39,6 +39,10 @@ size_t mt_weights_num_buffers(const struct mt_weights *weights);
 /* Starts the copy if a buffer is free: *started (may be NULL) tells whether the cargo is there or on its way.
  */
 int mt_weights_prefetch(struct mt_weights *weights, size_t cargo, bool *started);
+/* The same in shares, so that other copies on this stream can pass between them: up to share `part` (from 0)
+ * of `parts`. What is missing when the cargo is acquired is copied then. */
+int mt_weights_prefetch_share(struct mt_weights *weights, size_t cargo, size_t part, size_t parts,
+                              bool *started);
 /* A layer's slab, the head group's slab (of which only the final norm may be touched), or the tile's first
  * row. */
 int mt_weights_acquire(struct mt_weights *weights, size_t cargo, const void **address);
