@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 
 static int make_subfolder(const struct mt_daemon *daemon, const char *name, mode_t mode, char **path,
@@ -22,8 +21,9 @@ static int make_subfolder(const struct mt_daemon *daemon, const char *name, mode
 static int take_lock(const struct mt_daemon *daemon, int fd, struct mt_error *error)
 {
     char holder[32] = "", mine[32];
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        if (errno != EWOULDBLOCK)
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(fd, F_SETLK, &all) < 0) {
+        if (errno != EACCES && errno != EAGAIN)
             return mt_error_set_errno(error, MT_REASON_IO, "cannot lock the state folder %s",
                                       daemon->state_folder);
         ssize_t got = pread(fd, holder, sizeof holder - 1, 0);
@@ -40,8 +40,9 @@ static int take_lock(const struct mt_daemon *daemon, int fd, struct mt_error *er
     return 0;
 }
 
-/* The lock is on an open file, not on its content: it goes with the process, however that ends. Workers never
- * inherit it. */
+/* The lock belongs to the process and goes with it, however that ends. flock's would go with the open file,
+ * which a child that has not come to its exec when the daemon is killed holds for a moment longer: long
+ * enough to keep the next daemon out. */
 static int lock(const struct mt_daemon *daemon, int *lock_fd, struct mt_error *error)
 {
     mt_autofree char *path = mt_path_join(daemon->state_folder, "lock");
