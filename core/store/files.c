@@ -109,17 +109,13 @@ static bool is_passed_over(const struct mt_model *model, const struct mt_safeten
            is_tied_copy(model, file, tensor);
 }
 
-int mt_store_load_weights(struct mt_store *store, const struct mt_safetensors *file, struct mt_pool *pool,
-                          struct mt_error *error)
+int mt_store_check_weights(const struct mt_model *model, const struct mt_safetensors *file,
+                           struct mt_error *error)
 {
-    const struct mt_model *model = mt_store_model(store);
-    mt_autofree struct load_item *items = calloc(model->num_parameters, sizeof *items);
-    if (!items)
-        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to load weights");
     for (size_t i = 0; i < model->num_parameters; i++) {
         const struct mt_parameter *parameter = &model->parameters[i];
-        items[i] = (struct load_item){parameter, mt_safetensors_find(file, parameter->name), MT_STORE_MASTER};
-        int result = check_tensor(parameter, items[i].tensor, parameter->name, error);
+        int result =
+            check_tensor(parameter, mt_safetensors_find(file, parameter->name), parameter->name, error);
         if (result < 0)
             return result;
     }
@@ -130,6 +126,23 @@ int mt_store_load_weights(struct mt_store *store, const struct mt_safetensors *f
                 error, -EINVAL, MT_REASON_BAD_MODEL,
                 "'%s' holds the tensor '%s', which the model that config.json describes does not have",
                 tensor->file, tensor->name);
+    }
+    return 0;
+}
+
+int mt_store_load_weights(struct mt_store *store, const struct mt_safetensors *file, struct mt_pool *pool,
+                          struct mt_error *error)
+{
+    const struct mt_model *model = mt_store_model(store);
+    int result = mt_store_check_weights(model, file, error);
+    if (result < 0)
+        return result;
+    mt_autofree struct load_item *items = calloc(model->num_parameters, sizeof *items);
+    if (!items)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to load weights");
+    for (size_t i = 0; i < model->num_parameters; i++) {
+        const struct mt_parameter *parameter = &model->parameters[i];
+        items[i] = (struct load_item){parameter, mt_safetensors_find(file, parameter->name), MT_STORE_MASTER};
     }
     return load_all(store, items, model->num_parameters, pool, error);
 }

@@ -10,6 +10,11 @@
 /* Files that are larger are split into shards with an index. */
 #define MT_STORE_SHARD_BYTES ((size_t)5000000000)
 
+/* Whether the files hold what the model needs, and nothing else, before any memory is taken for it: the
+ * errors of mt_store_load_weights but for those of single values. */
+int mt_store_check_weights(const struct mt_model *model, const struct mt_safetensors *file,
+                           struct mt_error *error);
+
 /* Sets every master from the tensor of its name. A missing tensor, another shape or a type that is not a
  * number's is an error naming it (MT_REASON_BAD_MODEL); so is a value that is not finite. Tensors that the
  * model does not have are refused, too, except a tied output matrix that says the same as the embedding and
