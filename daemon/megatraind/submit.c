@@ -8,6 +8,7 @@
 #include "core/job/job.h"
 #include "daemon/megatraind/control.h"
 #include "daemon/megatraind/job_object.h"
+#include "daemon/megatraind/probe.h"
 
 #include <errno.h>
 #include <string.h>
@@ -50,6 +51,27 @@ static int parse(const struct mt_daemon *daemon, const json_t *document, struct 
         .num_roots = daemon->options.allow_path.count,
     };
     return mt_job_parse(document, &context, job, errors);
+}
+
+/* What only model and data can tell. A model that was named by `name` became a path in the frozen document;
+ * the client is told of the key that it wrote. Returns the findings, or NULL when there are none. */
+static json_t *look_at_model_and_data(const struct mt_daemon *daemon, const json_t *document,
+                                      const struct mt_job *job)
+{
+    json_t *found = mt_probe_job(daemon->worker_program, mt_job_frozen(job));
+    bool by_name = !mt_pointer_get(document, "/model/path") && mt_pointer_get(document, "/model/name");
+    size_t i;
+    json_t *item;
+    json_array_foreach(found, i, item)
+    {
+        const char *pointer = json_string_value(json_object_get(item, "pointer"));
+        if (by_name && strcmp(pointer, "/model/path") == 0)
+            json_object_set_new(item, "pointer", json_string("/model/name"));
+    }
+    if (json_array_size(found) > 0)
+        return found;
+    json_decref(found);
+    return NULL;
 }
 
 /* The last of a disk is kept for what was accepted before: its states, and the removals that make room. */
@@ -119,6 +141,12 @@ enum mt_control_result mt_submit(void *context, const struct mt_control_submissi
     if (parse(daemon, submission->document, &job, &found) < 0)
         return refuse(&found, errors, error);
     mt_job_errors_free(&found);
+    *errors = look_at_model_and_data(daemon, submission->document, job);
+    if (*errors) {
+        mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB, "the job's model or data are not usable: %s",
+                     json_string_value(json_object_get(json_array_get(*errors, 0), "detail")));
+        return MT_CONTROL_INVALID;
+    }
 
     char id[MT_ID_BYTES];
     mt_id_new(id);

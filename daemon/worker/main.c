@@ -1,5 +1,5 @@
-/* megatrain-worker: one process per running job. It reads jobs/<id>/job.json, trains, and tells its daemon
- * over descriptor 3 how it goes. docs/worker-protocol.md has the lines. */
+/* megatrain-worker: one process per running job, and short-lived ones for whatever else touches model or
+ * data. docs/worker-protocol.md has what it says to its daemon. */
 #include "core/base/log.h"
 #include "core/base/pool.h"
 #include "core/base/version.h"
@@ -13,10 +13,11 @@
 
 static const char usage[] =
     "Usage: megatrain-worker --task train --job-dir DIR [--attempt N]\n"
+    "       megatrain-worker --task probe [--job-dir DIR] < job.json\n"
     "\n"
     "Runs one job for megatraind, which starts it; for training by hand use `megatrain train`.\n"
     "\n"
-    "  --task NAME      what to do: train\n"
+    "  --task NAME      train, or probe: print what is wrong with the job's model and data, as JSON\n"
     "  --job-dir DIR    the job's folder, with its job.json\n"
     "  --attempt N      which try of the job this is, from 1\n"
     "  --help           this text\n"
@@ -71,12 +72,15 @@ int main(int argc, char **argv)
             return mt_reason_exit_code(MT_REASON_USAGE);
         }
     }
-    if (!task || !options.job_folder || optind != argc) {
+    bool train = task && strcmp(task, "train") == 0;
+    if (!task || (train && !options.job_folder) || optind != argc) {
         fputs(usage, stderr);
         return mt_reason_exit_code(MT_REASON_USAGE);
     }
-    if (strcmp(task, "train") != 0) {
-        fprintf(stderr, "megatrain-worker: the task '%s' is not supported yet; known: train\n", task);
+    if (strcmp(task, "probe") == 0)
+        return mt_worker_probe(&options);
+    if (!train) {
+        fprintf(stderr, "megatrain-worker: the task '%s' is not supported yet; known: train, probe\n", task);
         return mt_reason_exit_code(MT_REASON_USAGE);
     }
     struct mt_error error = {0};
