@@ -48,6 +48,7 @@ struct mt_device_info {
     size_t free_bytes;   /* now */
     bool host_memory;    /* device memory is the host's: slabs are bound in place, copies are not needed */
     bool supports_bf16;
+    bool simulated; /* computes nothing, and its memory, host memory included, is not there: for planning */
 };
 
 /* ---- argument structs, one an operation ---- */
@@ -248,6 +249,33 @@ struct mt_cast_args {
     enum mt_dtype src_dtype, dst_dtype; /* MT_F32 and MT_BF16 */
 };
 
+/* ---- what operations and the host's own work are for ---- */
+
+/* Told to devices that want to know: a planner, a trace. The index is a layer, or a cargo of weights. */
+enum mt_stage {
+    MT_STAGE_OTHER,
+    MT_STAGE_WEIGHTS_IN,
+    MT_STAGE_ACTIVATIONS_IN,
+    MT_STAGE_FORWARD,
+    MT_STAGE_HEAD,
+    MT_STAGE_RECOMPUTE,
+    MT_STAGE_BACKWARD,
+    MT_STAGE_ACTIVATIONS_OUT,
+    MT_STAGE_GRADIENTS_OUT,
+    MT_STAGE_EMBEDDING, /* on the host: gather and scatter */
+    MT_STAGE_UPDATE,    /* on the host; the index is a group of the model */
+    MT_STAGE_WAIT,      /* on the host: until the update of group `index` is made */
+    MT_NUM_STAGES,
+};
+
+/* Work of the host beside the streams. */
+struct mt_host_work {
+    enum mt_stage stage;
+    size_t index;
+    size_t bytes;           /* read and written, together */
+    struct mt_event *after; /* the work starts when this event is over; NULL: at once */
+};
+
 /* ---- the table ---- */
 
 struct mt_device_api {
@@ -309,6 +337,13 @@ struct mt_device_api {
     int (*cross_entropy_backward)(struct mt_stream *, const struct mt_cross_entropy_backward_args *);
     int (*sum_squares)(struct mt_stream *, const struct mt_sum_squares_args *);
     int (*cast)(struct mt_stream *, const struct mt_cast_args *);
+
+    /* Optional, each may be NULL. What is put into the stream from here on is for this stage. */
+    void (*mark)(struct mt_stream *stream, enum mt_stage stage, size_t index);
+    /* Around work of the host, on the thread that does it. host_begin returns true when the device stands in
+     * for the host (a simulated device does): the work is then left out, and host_end is not called. */
+    bool (*host_begin)(struct mt_device *device, const struct mt_host_work *work);
+    void (*host_end)(struct mt_device *device, const struct mt_host_work *work);
 };
 
 #define MT_DEVICE_API_VERSION 1u

@@ -83,6 +83,8 @@ int mt_store_new(const struct mt_model *model, struct mt_device *device,
                                .slabs = slabs,
                                .blocks = blocks};
 
+    struct mt_device_info info;
+    device->api->info(device, &info);
     for (size_t g = 0; g < model->num_groups; g++) {
         const size_t bytes = group_bytes(&model->groups[g], options);
         bool pinned = true;
@@ -96,7 +98,8 @@ int mt_store_new(const struct mt_model *model, struct mt_device *device,
             return r;
         }
         store->pinned = store->pinned && pinned;
-        memset(blocks[g], 0, bytes);
+        if (!info.simulated)
+            memset(blocks[g], 0, bytes);
         lay_out(&slabs[g], &model->groups[g], options, blocks[g]);
     }
     *store_out = store;

@@ -159,6 +159,7 @@ int mt_boundaries_upload(struct mt_boundaries *b)
     if (b->in_place)
         return 0;
     const size_t bytes = b->batches->tokens * b->options.row_bytes;
+    mt_stream_mark(b->device, b->in, MT_STAGE_ACTIVATIONS_IN, 0);
     MT_TRY(b->device->api->copy_to_device(b->in, base_of(b, 0), mt_boundaries_staging(b), bytes));
     b->copied_in += bytes;
     return mt_stream_follow(b->device, b->uploaded, b->in, b->compute);
@@ -185,6 +186,7 @@ int mt_boundaries_after_write(struct mt_boundaries *b, size_t i, size_t micro)
         return 0;
     char *host = b->host_kept + i / b->options.interval * b->step_bytes + micro_offset(b, micro);
     struct mt_event *offloaded = b->offloaded[(i % 2) * b->batches->max_count + micro];
+    mt_stream_mark(b->device, b->out, MT_STAGE_ACTIVATIONS_OUT, i);
     MT_TRY(mt_stream_follow(b->device, b->produced, b->compute, b->out));
     MT_TRY(b->device->api->copy_to_host(b->out, host, mt_boundaries_at(b, i, micro), micro_bytes(b, micro)));
     b->copied_out += micro_bytes(b, micro);
@@ -203,6 +205,7 @@ static int start_fetch(struct mt_boundaries *b)
     const size_t slot = b->fetched % RING;
     size_t i, micro;
     nth(b, b->fetched, &i, &micro);
+    mt_stream_mark(b->device, b->in, MT_STAGE_ACTIVATIONS_IN, i);
     if (b->fetched == 0) /* what is fetched must have left before */
         MT_TRY(mt_stream_follow(b->device, b->all_offloaded, b->out, b->in));
     MT_TRY(b->device->api->event_wait(b->in, b->ring_free[slot]));
@@ -254,6 +257,7 @@ int mt_boundaries_download_gradient(struct mt_boundaries *b, const void **host)
     if (b->in_place)
         return 0;
     const size_t bytes = b->batches->tokens * b->options.row_bytes;
+    mt_stream_mark(b->device, b->out, MT_STAGE_ACTIVATIONS_OUT, 0);
     MT_TRY(mt_stream_follow(b->device, b->gradient_ready, b->compute, b->out));
     MT_TRY(b->device->api->copy_to_host(b->out, b->staging, gradient, bytes));
     b->copied_out += bytes;

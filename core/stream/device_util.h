@@ -40,6 +40,25 @@ int mt_events_create(struct mt_device *device, size_t count, struct mt_event ***
                      struct mt_error *error);
 void mt_events_free(struct mt_device *device, size_t count, struct mt_event **events);
 
+/* What the stream gets from here on is for this. */
+static inline void mt_stream_mark(struct mt_device *device, struct mt_stream *stream, enum mt_stage stage,
+                                  size_t index)
+{
+    if (device->api->mark)
+        device->api->mark(stream, stage, index);
+}
+
+/* Around the host's own work; false: the device stands in for it, and it is left out, mt_host_end too. */
+static inline bool mt_host_begin(struct mt_device *device, const struct mt_host_work *work)
+{
+    return !device->api->host_begin || !device->api->host_begin(device, work);
+}
+static inline void mt_host_end(struct mt_device *device, const struct mt_host_work *work)
+{
+    if (device->api->host_end)
+        device->api->host_end(device, work);
+}
+
 /* event recorded on `from`, waited for by `to`. */
 static inline int mt_stream_follow(struct mt_device *device, struct mt_event *event, struct mt_stream *from,
                                    struct mt_stream *to)

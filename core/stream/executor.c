@@ -229,8 +229,13 @@ static int load_inputs(struct mt_executor *executor, bool keep)
     mt_boundaries_start(executor->boundaries, keep);
     MT_TRY(mt_microbatches_upload(&executor->batches, rig->device, rig->in));
     mt_updater_wait(executor->updater, MT_GROUP_EMBEDDING);
-    mt_embedding_gather(executor->store, executor->batches.ids, executor->batches.tokens,
-                        mt_boundaries_staging(executor->boundaries));
+    const size_t bytes = executor->batches.tokens * executor->model->hidden_size * executor->element;
+    const struct mt_host_work gather = {.stage = MT_STAGE_EMBEDDING, .bytes = 2 * bytes};
+    if (mt_host_begin(rig->device, &gather)) {
+        mt_embedding_gather(executor->store, executor->batches.ids, executor->batches.tokens,
+                            mt_boundaries_staging(executor->boundaries));
+        mt_host_end(rig->device, &gather);
+    }
     MT_TRY(mt_schedule_start(executor)); /* the larger copy first */
     return mt_boundaries_upload(executor->boundaries);
 }
@@ -245,10 +250,19 @@ static int finish_embedding(struct mt_executor *executor, const void *dx)
     if (!gradient)
         return 0;
     gradient += table->train_offset;
+    struct mt_device *device = executor->rig.device;
+    const struct mt_host_work scatter = {.stage = MT_STAGE_EMBEDDING,
+                                         .bytes = executor->batches.tokens * model->hidden_size *
+                                                      (executor->element + 2 * sizeof(float)) +
+                                                  table->count * sizeof(float)};
+    if (!mt_host_begin(device, &scatter))
+        return 0;
     mt_embedding_scatter(model, executor->batches.ids, executor->batches.tokens, dx,
                          mt_store_compute_dtype(executor->store), gradient, executor->pool);
-    return mt_norm_sum_squares(gradient, table->count, executor->pool,
-                               &mt_gradients_sums(executor->gradients)[table->index]);
+    int r = mt_norm_sum_squares(gradient, table->count, executor->pool,
+                                &mt_gradients_sums(executor->gradients)[table->index]);
+    mt_host_end(device, &scatter);
+    return r;
 }
 
 /* In the order of the parameters. */
@@ -286,8 +300,13 @@ static int run_step(struct mt_executor *executor, const void **dx, struct mt_err
     r = r ? r : mt_boundaries_download_gradient(executor->boundaries, dx);
     if (r)
         return broken(executor, r, error);
-    if (embedding && !executor->model->tied) /* while the device is at work */
-        memset(embedding, 0, executor->model->groups[MT_GROUP_EMBEDDING].train_count * sizeof *embedding);
+    const struct mt_host_work clear = {.stage = MT_STAGE_EMBEDDING,
+                                       .bytes = executor->model->groups[MT_GROUP_EMBEDDING].train_count *
+                                                sizeof *embedding};
+    if (embedding && !executor->model->tied && mt_host_begin(executor->rig.device, &clear)) {
+        memset(embedding, 0, clear.bytes); /* while the device is at work */
+        mt_host_end(executor->rig.device, &clear);
+    }
     r = mt_rig_synchronize(&executor->rig, error);
     if (r)
         executor->broken = true;

@@ -23,7 +23,9 @@ struct slab {
 /* A slab in host memory that an update reads. */
 struct landing {
     float *address;
-    size_t group; /* whose gradient it holds; NONE */
+    size_t group;   /* whose gradient it holds; NONE */
+    size_t last;    /* whose it held before; NONE */
+    uint64_t freed; /* when: the longest free is taken first */
 };
 
 struct mt_gradients {
@@ -31,7 +33,7 @@ struct mt_gradients {
     const struct mt_model *model;
     struct mt_device *device;
     struct mt_stream *compute, *out;
-    bool in_place, landings_used;
+    bool in_place, simulated, landings_used;
     size_t tile_rows, num_slabs;
     struct mt_blocks blocks;
 
@@ -47,6 +49,7 @@ struct mt_gradients {
     pthread_mutex_t lock; /* of the landings */
     pthread_cond_t freed;
     struct landing *landings; /* [num_slabs] */
+    uint64_t freed_clock;
 };
 
 /* What a parcel is. */
@@ -143,7 +146,7 @@ static int make_landings(struct mt_gradients *gradients, struct mt_error *error)
     for (size_t i = 0; i < gradients->num_slabs; i++) {
         MT_TRY(mt_blocks_host(&gradients->blocks, largest_layer(model) * sizeof(float), "a layer's gradients",
                               &address, error));
-        gradients->landings[i] = (struct landing){address, NONE};
+        gradients->landings[i] = (struct landing){address, NONE, NONE, 0};
     }
     return 0;
 }
@@ -193,6 +196,7 @@ int mt_gradients_new(struct mt_store *store, struct mt_device *device, struct mt
         .compute = compute,
         .out = out,
         .in_place = info.host_memory,
+        .simulated = info.simulated,
         .landings_used = !kept,
         .tile_rows =
             options->tile_rows ? mt_size_min(options->tile_rows, model->vocab_size) : model->vocab_size,
@@ -228,13 +232,21 @@ static void take_landing(struct mt_gradients *gradients, size_t group)
 {
     pthread_mutex_lock(&gradients->lock);
     for (;;) {
-        for (size_t i = 0; i < gradients->num_slabs; i++)
-            if (gradients->landings[i].group == NONE) {
-                gradients->landings[i].group = group;
-                gradients->hosts[group] = gradients->landings[i].address;
-                pthread_mutex_unlock(&gradients->lock);
-                return;
-            }
+        struct landing *landing = NULL;
+        for (size_t i = 0; i < gradients->num_slabs; i++) {
+            struct landing *other = &gradients->landings[i];
+            if (other->group == NONE && (!landing || other->freed < landing->freed))
+                landing = other;
+        }
+        if (landing) {
+            const struct mt_host_work wait = {.stage = MT_STAGE_WAIT, .index = landing->last};
+            if (gradients->simulated && landing->last != NONE) /* the time at which it was freed */
+                mt_host_begin(gradients->device, &wait);
+            landing->group = group;
+            gradients->hosts[group] = landing->address;
+            pthread_mutex_unlock(&gradients->lock);
+            return;
+        }
         pthread_cond_wait(&gradients->freed, &gradients->lock);
     }
 }
@@ -243,8 +255,11 @@ void mt_gradients_give_back(struct mt_gradients *gradients, size_t group)
 {
     pthread_mutex_lock(&gradients->lock);
     for (size_t i = 0; gradients->landings && i < gradients->num_slabs; i++)
-        if (gradients->landings[i].group == group)
+        if (gradients->landings[i].group == group) {
             gradients->landings[i].group = NONE;
+            gradients->landings[i].last = group;
+            gradients->landings[i].freed = ++gradients->freed_clock;
+        }
     pthread_cond_signal(&gradients->freed);
     pthread_mutex_unlock(&gradients->lock);
 }
@@ -345,6 +360,7 @@ int mt_gradients_end(struct mt_gradients *gradients, size_t number)
     const float *base = parcel.kind == SLAB_TILE ? slab->address - parcel.first : slab->address;
     const size_t bytes = parcel.count * sizeof(float);
     MT_TRY(sum(gradients, &parcel, base));
+    mt_stream_mark(gradients->device, gradients->out, MT_STAGE_GRADIENTS_OUT, number);
     MT_TRY(mt_stream_follow(gradients->device, slab->ready, gradients->compute, gradients->out));
     MT_TRY(api->copy_to_host(gradients->out, host + parcel.first, base + parcel.first, bytes));
     MT_TRY(copy_sums(gradients, &parcel));

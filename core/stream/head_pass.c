@@ -221,6 +221,7 @@ int mt_head_pass(struct mt_executor *executor, bool train, float grad_scale, flo
     const size_t norm = mt_weights_norm(executor->weights);
     struct pass pass = {
         .executor = executor, .context = &executor->rig.context, .grad_scale = grad_scale, .logits = logits};
+    mt_stream_mark(executor->rig.device, executor->rig.compute, MT_STAGE_HEAD, 0);
     mt_updater_wait(executor->updater, mt_model_head_group(executor->model));
     mt_updater_wait(executor->updater, mt_model_output_table(executor->model)->group);
 

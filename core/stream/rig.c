@@ -9,6 +9,8 @@ static int make_ropes(struct mt_rig *rig, const struct mt_model *model, size_t n
                       struct mt_error *error)
 {
     const struct mt_device_api *api = rig->device->api;
+    struct mt_device_info info;
+    api->info(rig->device, &info);
     for (size_t i = 0; i < model->num_ropes; i++) {
         const struct mt_rope *rope = &model->ropes[i];
         const size_t count = num_positions * (rope->rotary_dim / 2);
@@ -17,7 +19,8 @@ static int make_ropes(struct mt_rig *rig, const struct mt_model *model, size_t n
         if (!host)
             return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
                                 "out of memory for the rotary tables");
-        mt_rope_tables(rope, num_positions, host, host + count);
+        if (!info.simulated)
+            mt_rope_tables(rope, num_positions, host, host + count);
         MT_TRY(mt_blocks_device(&rig->blocks, 2 * count * sizeof *host, "rotary tables", &device, error));
         int r = api->copy_to_device(rig->in, device, host, 2 * count * sizeof *host);
         if (r)

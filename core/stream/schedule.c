@@ -23,6 +23,7 @@ int mt_schedule_forward(struct mt_executor *executor, bool keep)
     for (size_t i = 0; i < model->num_layers; i++) {
         const size_t cargo = mt_weights_layer(executor->weights, i);
         const void *weights;
+        mt_stream_mark(executor->rig.device, executor->rig.compute, MT_STAGE_FORWARD, i);
         MT_TRY(mt_weights_acquire(executor->weights, cargo, &weights));
         for (size_t m = 0; m < executor->batches.count; m++) {
             char *activations = keep && executor->kept[i] ? mt_executor_activations(executor, i, 0, m)
@@ -96,6 +97,7 @@ static int visit(struct mt_executor *executor, const struct segment *segment, si
     for (size_t i = segment->first; i < segment->last; i++) {
         if (executor->kept[i])
             continue;
+        mt_stream_mark(context->device, context->stream, MT_STAGE_RECOMPUTE, i);
         const size_t slot = i - segment->first;
         void *y = i + 1 < segment->last ? (void *)(uintptr_t)input_of(executor, segment, i + 1, NULL) : NULL;
         MT_TRY(mt_layer_forward(context, &model->layers[i], segment->weights[slot], rows,
@@ -104,6 +106,7 @@ static int visit(struct mt_executor *executor, const struct segment *segment, si
     }
     for (size_t i = segment->last; i-- > segment->first;) {
         const size_t slot = i - segment->first, cargo = mt_weights_layer(executor->weights, i);
+        mt_stream_mark(context->device, context->stream, MT_STAGE_BACKWARD, i);
         if (i >= executor->first_trained)
             MT_TRY(mt_layer_backward(
                 context, &model->layers[i], segment->weights[slot], segment->gradients[slot], micro > 0, rows,

@@ -11,7 +11,8 @@ struct mt_updater {
     struct mt_device *device;
     struct mt_pool *pool;
     struct mt_adamw adamw;
-    pthread_t thread;
+    pthread_t thread; /* none for a simulated device: updates are counted as they are posted */
+    bool simulated;
 
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t posted, finished;
@@ -21,6 +22,18 @@ struct mt_updater {
     bool ending;
     struct mt_error failure; /* code 0: none */
 };
+
+/* Read: gradient, moments, master. Written: moments and master. */
+#define BYTES_AN_ELEMENT (7 * sizeof(float))
+
+static struct mt_host_work work_of(const struct mt_updater *updater, const struct mt_update *update)
+{
+    const struct mt_group *group = &mt_store_model(updater->store)->groups[update->group];
+    return (struct mt_host_work){.stage = MT_STAGE_UPDATE,
+                                 .index = update->group,
+                                 .bytes = group->train_count * BYTES_AN_ELEMENT,
+                                 .after = update->landed};
+}
 
 /* Whether every gradient of the group is finite, by its sum of squares. */
 static bool finite_sums(const struct mt_updater *updater, const struct mt_update *update)
@@ -44,8 +57,13 @@ static int make(struct mt_updater *updater, const struct mt_update *update, stru
     }
     if (update->sums && !finite_sums(updater, update))
         return mt_error_set(error, -ERANGE, MT_REASON_NON_FINITE_LOSS, "a gradient is not finite");
-    if (!mt_adamw_update(&updater->adamw, &update->step, updater->store, update->group, update->gradient,
-                         updater->pool))
+    const struct mt_host_work work = work_of(updater, update);
+    if (!mt_host_begin(updater->device, &work))
+        return 0;
+    const bool finite = mt_adamw_update(&updater->adamw, &update->step, updater->store, update->group,
+                                        update->gradient, updater->pool);
+    mt_host_end(updater->device, &work);
+    if (!finite)
         return mt_error_set(error, -ERANGE, MT_REASON_NON_FINITE_LOSS,
                             "the update made a parameter that is not finite; lower the learning rate");
     return 0;
@@ -85,6 +103,8 @@ int mt_updater_new(struct mt_store *store, struct mt_device *device, struct mt_p
                    const struct mt_adamw *adamw, struct mt_updater **updater_out, struct mt_error *error)
 {
     *updater_out = NULL;
+    struct mt_device_info info;
+    device->api->info(device, &info);
     const size_t groups = mt_store_model(store)->num_groups;
     struct mt_updater *updater = calloc(1, sizeof *updater);
     struct mt_update *queue = calloc(groups, sizeof *queue);
@@ -100,8 +120,9 @@ int mt_updater_new(struct mt_store *store, struct mt_device *device, struct mt_p
                                        .finished = PTHREAD_COND_INITIALIZER,
                                        .queue = queue,
                                        .capacity = groups,
-                                       .pending = pending};
-        r = -pthread_create(&updater->thread, NULL, run, updater);
+                                       .pending = pending,
+                                       .simulated = info.simulated};
+        r = info.simulated ? 0 : -pthread_create(&updater->thread, NULL, run, updater);
     }
     if (r) {
         free(updater);
@@ -121,7 +142,8 @@ void mt_updater_free(struct mt_updater *updater)
     updater->ending = true;
     pthread_cond_signal(&updater->posted);
     pthread_mutex_unlock(&updater->lock);
-    pthread_join(updater->thread, NULL);
+    if (!updater->simulated)
+        pthread_join(updater->thread, NULL);
     free(updater->queue);
     free(updater->pending);
     free(updater);
@@ -129,6 +151,13 @@ void mt_updater_free(struct mt_updater *updater)
 
 void mt_updater_post(struct mt_updater *updater, const struct mt_update *update)
 {
+    if (updater->simulated) {
+        const struct mt_host_work work = work_of(updater, update);
+        mt_host_begin(updater->device, &work);
+        if (update->done)
+            update->done(update->context, update->group);
+        return;
+    }
     pthread_mutex_lock(&updater->lock);
     updater->queue[(updater->first + updater->count++) % updater->capacity] = *update;
     updater->pending[update->group] = true;
@@ -138,9 +167,13 @@ void mt_updater_post(struct mt_updater *updater, const struct mt_update *update)
 
 void mt_updater_wait(struct mt_updater *updater, size_t group)
 {
+    const struct mt_host_work wait = {.stage = MT_STAGE_WAIT, .index = group};
     pthread_mutex_lock(&updater->lock);
-    while (updater->pending[group])
-        pthread_cond_wait(&updater->finished, &updater->lock);
+    if ((updater->simulated || updater->pending[group]) && mt_host_begin(updater->device, &wait)) {
+        while (updater->pending[group])
+            pthread_cond_wait(&updater->finished, &updater->lock);
+        mt_host_end(updater->device, &wait);
+    }
     pthread_mutex_unlock(&updater->lock);
 }
 

@@ -244,6 +244,7 @@ int mt_weights_prefetch_share(struct mt_weights *weights, size_t cargo, size_t p
         end = bytes / parts * (part + 1) / 256 * 256;
     if (slot->arrived >= end)
         return 0;
+    mt_stream_mark(weights->device, weights->copies, MT_STAGE_WEIGHTS_IN, cargo);
     MT_TRY(api->copy_to_device(weights->copies, (char *)slot->address + slot->arrived, source + slot->arrived,
                                end - slot->arrived));
     weights->copied_bytes += end - slot->arrived;
