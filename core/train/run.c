@@ -4,15 +4,15 @@
 #include "core/base/cleanup.h"
 #include "core/base/document.h"
 #include "core/base/file.h"
-#include "core/base/size.h"
+#include "core/base/memory.h"
 #include "core/data/from_job.h"
 #include "core/device/open.h"
 #include "core/formats/safetensors.h"
 #include "core/store/files.h"
+#include "core/stream/from_job.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sysinfo.h>
 
 /* --- model --------------------------------------------------------------------------------------------- */
 
@@ -121,79 +121,6 @@ int mt_run_open_data(struct mt_run *run, bool (*should_stop)(void *context), voi
 
 /* --- engine -------------------------------------------------------------------------------------------- */
 
-static enum mt_choice offload_choice(enum mt_job_offload offload)
-{
-    static const enum mt_choice choices[] = {[MT_JOB_OFFLOAD_AUTO] = MT_CHOICE_AUTO,
-                                             [MT_JOB_OFFLOAD_ON] = MT_CHOICE_ON,
-                                             [MT_JOB_OFFLOAD_OFF] = MT_CHOICE_OFF};
-    return choices[offload];
-}
-
-static enum mt_choice recompute_choice(enum mt_job_recompute recompute)
-{
-    static const enum mt_choice choices[] = {[MT_JOB_RECOMPUTE_AUTO] = MT_CHOICE_AUTO,
-                                             [MT_JOB_RECOMPUTE_ALWAYS] = MT_CHOICE_ON,
-                                             [MT_JOB_RECOMPUTE_NEVER] = MT_CHOICE_OFF};
-    return choices[recompute];
-}
-
-static struct mt_executor_options executor_options(const struct mt_run *run)
-{
-    const struct mt_job *job = run->job;
-    size_t sequences = job->training.batch_size * job->training.gradient_accumulation_steps;
-    return (struct mt_executor_options){
-        .micro_batch_size = job->training.micro_batch_size,
-        .max_sequences = sequences,
-        .max_sequence_tokens = job->dataset.max_seq_len,
-        .checkpoint_interval = job->memory.checkpoint_interval,
-        .num_grad_slabs = job->memory.num_grad_slabs,
-        .activation_offload = offload_choice(job->memory.activation_offload),
-        .recompute = recompute_choice(job->memory.recompute),
-        .max_grad_norm = job->training.max_grad_norm,
-        .max_skipped_steps = job->training.max_skipped_steps,
-        .adamw = {.beta1 = job->optimizer.beta1,
-                  .beta2 = job->optimizer.beta2,
-                  .eps = job->optimizer.eps,
-                  .weight_decay = job->training.weight_decay},
-    };
-}
-
-/* Host memory that an allocation may still take without driving the machine into swap. */
-static size_t available_bytes(void)
-{
-    mt_autofile FILE *file = fopen("/proc/meminfo", "re");
-    char line[256];
-    size_t kilobytes;
-    while (file && fgets(line, sizeof line, file)) {
-        if (sscanf(line, "MemAvailable: %zu kB", &kilobytes) == 1)
-            return kilobytes * 1024;
-    }
-    struct sysinfo info;
-    return sysinfo(&info) == 0 ? (size_t)info.freeram * info.mem_unit : SIZE_MAX;
-}
-
-/* The largest micro-batch whose executor can be made and leaves half of the free host memory alone. */
-static int settle_micro_batch_size(struct mt_run *run, struct mt_executor_options *options,
-                                   struct mt_error *error)
-{
-    size_t available = available_bytes();
-    for (size_t size = run->job->training.batch_size;; size = mt_size_ceil_div(size, 2)) {
-        options->micro_batch_size = size;
-        int result = mt_executor_new(run->store, run->device, run->pool, options, &run->executor, error);
-        if (result < 0 && (size == 1 || !error || error->reason != MT_REASON_OUT_OF_MEMORY))
-            return result;
-        struct mt_executor_memory memory = {0};
-        if (result == 0) {
-            mt_executor_memory(run->executor, &memory);
-            size_t host = memory.host.total + (run->device_info.host_memory ? memory.device.total : 0);
-            if (size == 1 || host <= available / 2)
-                return mt_job_set_micro_batch_size(run->job, size);
-            mt_executor_free(run->executor);
-            run->executor = NULL;
-        }
-    }
-}
-
 int mt_run_open_engine(struct mt_run *run, bool *settled, struct mt_error *error)
 {
     const struct mt_job *job = run->job;
@@ -207,20 +134,15 @@ int mt_run_open_engine(struct mt_run *run, bool *settled, struct mt_error *error
     if (result < 0)
         return result;
     run->device->api->info(run->device, &run->device_info);
-    struct mt_executor_options options = executor_options(run);
-    bool bf16 = job->model.dtype == MT_JOB_DTYPE_BFLOAT16 ||
-                (job->model.dtype == MT_JOB_DTYPE_AUTO && strncmp(run->device_info.kind, "cuda", 4) == 0);
-    struct mt_store_options store_options = {
-        .compute_dtype = bf16 ? MT_BF16 : MT_F32,
-        .no_gradients = mt_executor_updates_in_backward(&options),
-    };
+    struct mt_executor_options options = mt_executor_options_from_job(job);
+    const struct mt_store_options store_options = mt_store_options_from_job(job, &options, &run->device_info);
     result = mt_store_new(run->model, run->device, &store_options, &run->store, error);
     if (result < 0)
         return result;
-    *settled = job->training.micro_batch_size == 0;
-    if (*settled)
-        return settle_micro_batch_size(run, &options, error);
-    return mt_executor_new(run->store, run->device, run->pool, &options, &run->executor, error);
+    *settled = options.micro_batch_size == 0;
+    result = mt_executor_settle(run->store, run->device, run->pool, &options, job->training.batch_size,
+                                mt_memory_available(), &run->executor, error);
+    return result == 0 && *settled ? mt_job_set_micro_batch_size(run->job, options.micro_batch_size) : result;
 }
 
 int mt_run_init_weights(struct mt_run *run, struct mt_error *error)

@@ -1,0 +1,81 @@
+#include "core/stream/from_job.h"
+
+#include "core/base/size.h"
+
+#include <string.h>
+
+static enum mt_choice offload_choice(enum mt_job_offload offload)
+{
+    static const enum mt_choice choices[] = {[MT_JOB_OFFLOAD_AUTO] = MT_CHOICE_AUTO,
+                                             [MT_JOB_OFFLOAD_ON] = MT_CHOICE_ON,
+                                             [MT_JOB_OFFLOAD_OFF] = MT_CHOICE_OFF};
+    return choices[offload];
+}
+
+static enum mt_choice recompute_choice(enum mt_job_recompute recompute)
+{
+    static const enum mt_choice choices[] = {[MT_JOB_RECOMPUTE_AUTO] = MT_CHOICE_AUTO,
+                                             [MT_JOB_RECOMPUTE_ALWAYS] = MT_CHOICE_ON,
+                                             [MT_JOB_RECOMPUTE_NEVER] = MT_CHOICE_OFF};
+    return choices[recompute];
+}
+
+struct mt_executor_options mt_executor_options_from_job(const struct mt_job *job)
+{
+    return (struct mt_executor_options){
+        .micro_batch_size = job->training.micro_batch_size,
+        .max_sequences = job->training.batch_size * job->training.gradient_accumulation_steps,
+        .max_sequence_tokens = job->dataset.max_seq_len,
+        .checkpoint_interval = job->memory.checkpoint_interval,
+        .num_grad_slabs = job->memory.num_grad_slabs,
+        .activation_offload = offload_choice(job->memory.activation_offload),
+        .recompute = recompute_choice(job->memory.recompute),
+        .max_grad_norm = job->training.max_grad_norm,
+        .max_skipped_steps = job->training.max_skipped_steps,
+        .adamw = {.beta1 = job->optimizer.beta1,
+                  .beta2 = job->optimizer.beta2,
+                  .eps = job->optimizer.eps,
+                  .weight_decay = job->training.weight_decay},
+    };
+}
+
+struct mt_store_options mt_store_options_from_job(const struct mt_job *job,
+                                                  const struct mt_executor_options *options,
+                                                  const struct mt_device_info *device)
+{
+    const bool bf16 = job->model.dtype == MT_JOB_DTYPE_BFLOAT16 ||
+                      (job->model.dtype == MT_JOB_DTYPE_AUTO && strncmp(device->kind, "cuda", 4) == 0);
+    return (struct mt_store_options){
+        .compute_dtype = bf16 ? MT_BF16 : MT_F32,
+        .no_gradients = mt_executor_updates_in_backward(options),
+    };
+}
+
+int mt_executor_settle(struct mt_store *store, struct mt_device *device, struct mt_pool *pool,
+                       struct mt_executor_options *options, size_t most, size_t available_bytes,
+                       struct mt_executor **executor, struct mt_error *error)
+{
+    struct mt_device_info info;
+    struct mt_error failure = {0};
+    if (options->micro_batch_size)
+        return mt_executor_new(store, device, pool, options, executor, error);
+    device->api->info(device, &info);
+    for (size_t size = most;; size = mt_size_ceil_div(size, 2)) {
+        options->micro_batch_size = size;
+        int r = mt_executor_new(store, device, pool, options, executor, &failure);
+        if (r < 0 && (size == 1 || failure.reason != MT_REASON_OUT_OF_MEMORY)) {
+            if (error)
+                *error = failure;
+            return r;
+        }
+        if (r < 0)
+            continue;
+        struct mt_executor_memory memory;
+        mt_executor_memory(*executor, &memory);
+        const size_t host = memory.host.total + (info.host_memory ? memory.device.total : 0);
+        if (size == 1 || host <= available_bytes / 2)
+            return 0;
+        mt_executor_free(*executor);
+        *executor = NULL;
+    }
+}
