@@ -139,3 +139,37 @@ def same_runs(found, wanted):
         equal(row, other)
     equal(len(a), len(b))
     equal(bits(found), bits(wanted))
+
+
+class SmallDisk:
+    """A file system of its own of so many bytes, seen by commands that run with its `prefix`, and by the test itself
+    below `seen`."""
+
+    def __init__(self, mib):
+        self.path = os.path.realpath(tempfile.mkdtemp(prefix="megatrain-small-"))
+        script = f"mount -t tmpfs -o size={mib}m none '{self.path}' && echo mounted && exec sleep 1000"
+        self.process = subprocess.Popen(["unshare", "-m", "sh", "-c", script], stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True)
+        if self.process.stdout.readline() != "mounted\n":
+            self.__exit__()
+            raise Skipped("mounting is not permitted")
+        self.prefix = ["nsenter", "-t", str(self.process.pid), "-m"]
+        self.seen = f"/proc/{self.process.pid}/root{self.path}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        os.rmdir(self.path)
+
+    def fill(self, leave):
+        """Leaves so many bytes free."""
+        with open(os.path.join(self.seen, "ballast"), "wb") as file:
+            status = os.statvfs(self.seen)
+            file.write(b"\0" * max(0, status.f_bavail * status.f_frsize - leave))
+
+    def empty(self):
+        os.unlink(os.path.join(self.seen, "ballast"))
