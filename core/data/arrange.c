@@ -73,7 +73,7 @@ static int arrange_split(struct mt_dataset *dataset, const struct mt_dataset_opt
 int mt_dataset_arrange(struct mt_dataset *dataset, const struct mt_dataset_options *options,
                        struct mt_error *error)
 {
-    mt_autofree uint32_t *order = malloc((dataset->samples.count + 1) * sizeof *order);
+    mt_autofree uint32_t *order = calloc(dataset->samples.count + 1, sizeof *order);
     mt_autofree uint32_t *lengths = malloc((dataset->samples.count + 1) * sizeof *lengths);
     if (!order || !lengths)
         return no_memory(error);

@@ -39,8 +39,10 @@ static void hash_options(struct mt_sha256 *hash, const struct mt_dataset_options
                                  columns->system, columns->history, columns->text};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         hash_text(hash, names[i]);
-    for (size_t i = 0; i < source->num_files; i++)
-        mt_sha256_update(hash, &(uint8_t){(uint8_t)source->files[i].format}, 1);
+    for (size_t i = 0; i < source->num_files; i++) {
+        const uint8_t format = (uint8_t)source->files[i].format;
+        mt_sha256_update(hash, &format, 1);
+    }
 }
 
 static int check_options(const struct mt_dataset_options *options, struct mt_error *error)

@@ -413,7 +413,7 @@ static void validation_goes_through_its_split_in_order(void **state)
     const struct mt_sampler_options validation = {.validation = true, .sequences_per_step = 4};
     mt_assert_ok(mt_sampler_new(fixture.dataset, &validation, &sampler, &error), &error);
     assert_int_equal(mt_sampler_steps_per_epoch(sampler), 3);
-    uint64_t rows[20];
+    uint64_t rows[20] = {0};
     assert_int_equal(draw(sampler, 3, rows), 10);
     for (int i = 0; i < 10; i++) {
         assert_true(i == 0 || rows[i] > rows[i - 1]);
