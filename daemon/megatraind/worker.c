@@ -15,7 +15,6 @@ extern char **environ;
 
 /* Workers go first when memory runs out, never the daemon. */
 #define OOM_SCORE "500"
-#define JOB_VARIABLE_PREFIX MT_PROCESS_JOB_VARIABLE "="
 
 /* Everything that the child needs, made before fork: after it only async-signal-safe calls are allowed, since
  * other threads may hold any lock. */
@@ -30,12 +29,14 @@ struct plan {
 
 static bool is_private_variable(const char *entry)
 {
-    /* systemd's words are for the daemon alone. */
-    static const char *const names[] = {"NOTIFY_SOCKET=", "WATCHDOG_USEC=", "WATCHDOG_PID=",
-                                        "LISTEN_FDS=",    "LISTEN_PID=",    JOB_VARIABLE_PREFIX};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strncmp(entry, names[i], strlen(names[i])) == 0)
+    /* systemd's words are for the daemon alone; the job's name is set anew. */
+    static const char *const names[] = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID",
+                                        "LISTEN_FDS",    "LISTEN_PID",    MT_PROCESS_JOB_VARIABLE};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t length = strlen(names[i]);
+        if (strncmp(entry, names[i], length) == 0 && entry[length] == '=')
             return true;
+    }
     return false;
 }
 

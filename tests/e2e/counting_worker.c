@@ -4,6 +4,7 @@
  *
  * How it misbehaves stands in the label "fake" of the job: words and word=number, separated by blanks.
  *   step_ms=N load_ms=N save_ms=N   how long things take (default 5, 0, 0)
+ *   mute_ms=N                       how long it takes to say its first word (default 0)
  *   crash_at=N signal=S             raises S (default 11) before step N is made, in every attempt
  *   crash_once_at=N                 the same in the first attempt only
  *   crash_every=N                   the same N steps after each start
@@ -149,8 +150,8 @@ static void save(void)
     mt_file_write_atomic(value, run.value, 64, 0644, NULL);
     mt_time_format(mt_time_unix_microseconds(), now);
     json_t *content = json_pack("{s:i, s:I, s:f, s:s, s:i, s:[{s:s, s:i, s:s}]}", "format", 1, "step",
-                                (json_int_t)run.step, "loss", loss_at(run.step), "created_at", now, "bytes", 64,
-                                "files", "name", "value", "bytes", 64, "hash", "");
+                                (json_int_t)run.step, "loss", loss_at(run.step), "created_at", now, "bytes",
+                                64, "files", "name", "value", "bytes", 64, "hash", "");
     mt_autofree char *text = json_dumps(content, 0);
     json_decref(content);
     mt_file_write_atomic(manifest, text, strlen(text), 0644, NULL);
@@ -379,6 +380,7 @@ int main(int argc, char **argv)
         action.sa_handler = SIG_IGN;
     sigaction(SIGTERM, &action, NULL);
     resume();
+    pause_ms(option("mute_ms", 0));
     say_progress("loading", -1);
     pause_ms(option("load_ms", 0));
     misbehave_at_start();

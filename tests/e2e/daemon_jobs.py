@@ -111,6 +111,25 @@ def cancel_frees_the_device_within_ten_seconds_with_the_whole_group():
 
 
 @case
+def what_a_worker_leaves_behind_goes_with_it():
+    for fake, state in (("child", "completed"), ("child exit_at=4 code=65", "failed")):
+        job = daemon.submit(fake, steps=5)
+        daemon.wait(job, state)
+        with open(os.path.join(daemon.folder(job), "child.pid")) as file:
+            child = int(file.read())
+        until("the child is gone", lambda: not alive(child), 5)
+
+
+@case
+def a_cancel_before_the_first_word_is_kept():
+    job = daemon.submit("mute_ms=1500", steps=1000)
+    daemon.wait(job, "starting")
+    equal(daemon.act(job, "cancel"), 202)
+    equal(daemon.job(job)["requested"], "cancel")
+    daemon.wait(job, "cancelled", seconds=20)
+
+
+@case
 def a_worker_that_hangs_after_its_last_word_keeps_no_slot():
     job = daemon.submit("hang_after_done ignore_term", steps=3)
     begin = time.monotonic()

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sqlite3
+import subprocess
 import sys
 import time
 
@@ -109,18 +110,16 @@ def a_process_that_only_has_the_number_of_a_worker_is_left_alone():
         old = daemon.worker()
         daemon.kill()
         until("the worker has ended", lambda: not alive(old))
-        bystander = os.fork()
-        if bystander == 0:
-            os.setpgid(0, 0)
-            signal.pause()
-            os._exit(0)
-        with sqlite3.connect(os.path.join(daemon.state, "megatrain.db"), timeout=30) as database:
-            database.execute("UPDATE jobs SET worker_pid = ? WHERE id = ?", (bystander, job))
-        daemon.start()
-        daemon.wait(job, "completed")
-        assert alive(bystander)
-        os.kill(bystander, signal.SIGKILL)
-        os.waitpid(bystander, 0)
+        bystander = subprocess.Popen(["sleep", "100"], start_new_session=True, stdout=subprocess.DEVNULL)
+        try:
+            with sqlite3.connect(os.path.join(daemon.state, "megatrain.db"), timeout=30) as database:
+                database.execute("UPDATE jobs SET worker_pid = ? WHERE id = ?", (bystander.pid, job))
+            daemon.start()
+            daemon.wait(job, "completed")
+            equal(bystander.poll(), None)
+        finally:
+            bystander.kill()
+            bystander.wait()
 
 
 @case

@@ -1,5 +1,6 @@
 """What the tests of the daemon share: megatraind in a folder of its own with a worker that only counts
 (tests/e2e/counting_worker.c), a client for it, and the reporting of cases."""
+import atexit
 import hashlib
 import http.client
 import json
@@ -95,6 +96,7 @@ class Daemon:
         self.environment = {**os.environ, "MEGATRAIN_WORKER": worker, **(environment or {})}
         self.environment.pop("NOTIFY_SOCKET", None) if not environment else None
         self.process = None
+        atexit.register(self.close)
         if start:
             self.start()
 
@@ -108,7 +110,8 @@ class Daemon:
 
     def spawn(self):
         self.process = subprocess.Popen([*self.prefix, MEGATRAIND, *self.options], env=self.environment,
-                                        stdin=subprocess.DEVNULL, stderr=open(self.log_path, "ab"))
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                        stderr=open(self.log_path, "ab"))
 
     def start(self):
         listen = os.path.join(self.state, "listen")

@@ -131,8 +131,11 @@ static void a_requested_cancel_survives_a_restart_and_ends_with_the_run(void **s
     char id[MT_ID_BYTES];
     submit(fixture->queue, "job", 0, id);
     claim(fixture->queue, id);
-    change(fixture->queue, id, MT_QUEUE_RUNNING);
     assert_int_equal(act(fixture->queue, id, MT_QUEUE_CANCEL), 0);
+    /* Neither the worker's first word nor its death and the next attempt make it forgotten. */
+    change(fixture->queue, id, MT_QUEUE_RUNNING);
+    change(fixture->queue, id, MT_QUEUE_STARTING);
+    change(fixture->queue, id, MT_QUEUE_RUNNING);
     fixture_reopen(fixture);
     struct mt_queue_page page;
     assert_int_equal(mt_queue_active(fixture->queue, &page, NULL), 0);
