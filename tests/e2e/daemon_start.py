@@ -256,7 +256,8 @@ def systemd_hears_of_readiness_status_watchdog_and_stop():
             job = daemon.submit("step_ms=20", steps=1000)
             while "STATUS=1 job running" not in heard:
                 heard += bus.recv(4096).decode() + "\n"
-            pid = until("a worker", daemon.worker)
+            daemon.wait(job, "running")  # before its first word it may not be executed yet
+            pid = daemon.worker()
             with open(f"/proc/{pid}/environ") as file:
                 environment = file.read()
             assert "NOTIFY_SOCKET" not in environment and f"MEGATRAIN_JOB_ID={job}" in environment
