@@ -159,8 +159,7 @@ tsan-run: $(filter $(patsubst %,$(BUILD)/tests/unit/%/test_%,$(tsan_floors)),$(u
 # Each C file is compiled with -Werror and analysed in $(BUILD)/lint, once until it or one of its headers changes.
 lint:
 	@packaging/install-packages.sh build test lint
-	@tests/lint/tree.sh
-	@$(MAKE) -k lint-files BUILD=$(BUILD)/lint WERROR=1
+	@tests/lint/tree.sh; tree=$$?; $(MAKE) -k lint-files BUILD=$(BUILD)/lint WERROR=1 && exit $$tree
 
 lint_sources := $(core_sources) $(server_sources) $(worker_sources) $(cli_sources) $(unit_sources) $(helper_sources) \
                 $(bench_sources)
