@@ -381,7 +381,7 @@ static void first_fit_by_tree_is_first_fit_by_search(void **state)
     (void)state;
     enum { COUNT = 500, CAPACITY = 100 };
     struct mt_random random = {.key = 3};
-    uint32_t order[COUNT], lengths[COUNT], room[COUNT], bins[COUNT];
+    uint32_t order[COUNT], lengths[COUNT], room[COUNT] = {0}, bins[COUNT];
     size_t num_bins = 0;
     for (uint32_t i = 0; i < COUNT; i++) {
         order[i] = i;
