@@ -116,7 +116,7 @@ struct mt_jvalue *mt_jitem(struct mt_jrun *run, struct mt_jvalue *object, struct
  */
 
 struct bounds {
-    int64_t start, step;
+    int64_t start, stop, step;
     size_t count;
 };
 
@@ -157,11 +157,10 @@ static bool resolve(struct mt_jrun *run, size_t count, struct mt_jvalue *start, 
     }
     const bool down = bounds->step < 0;
     const int64_t lowest = down ? -1 : 0, highest = down ? length - 1 : length;
-    int64_t end;
     if (!bound(run, start, length, lowest, highest, down ? highest : lowest, &bounds->start) ||
-        !bound(run, stop, length, lowest, highest, down ? lowest : highest, &end))
+        !bound(run, stop, length, lowest, highest, down ? lowest : highest, &bounds->stop))
         return false;
-    const int64_t distance = down ? bounds->start - end : end - bounds->start;
+    const int64_t distance = down ? bounds->start - bounds->stop : bounds->stop - bounds->start;
     const int64_t width = down ? -bounds->step : bounds->step;
     bounds->count = distance > 0 ? (size_t)((distance - 1) / width + 1) : 0;
     return true;
@@ -208,14 +207,18 @@ struct mt_jvalue *mt_jsliced(struct mt_jrun *run, struct mt_jvalue *object, stru
     size_t count;
     if (mt_jis(object, MT_J_UNDEFINED))
         return mt_jfail_undefined(run, object);
-    if (mt_jis(object, MT_J_RANGE))
-        return mt_jfail_unsupported(run, "a slice of a range is not supported");
-    if (!mt_jis_text(object) && !mt_jis(object, MT_J_LIST) && !mt_jis(object, MT_J_TUPLE))
-        return mt_jundefined_hint(run, "a slice of a value that has none");
+    if (!mt_jis_text(object) && !mt_jis(object, MT_J_LIST) && !mt_jis(object, MT_J_TUPLE) &&
+        !mt_jis(object, MT_J_RANGE))
+        return mt_jfail(run, "a value of type %s has no slices", mt_jtype(object));
     if (!mt_jlength(run, object, &count) || !resolve(run, count, start, stop, step, &bounds))
         return NULL;
     if (mt_jis_text(object))
         return slice_text(run, object, &bounds);
+    if (mt_jis(object, MT_J_RANGE))
+        return mt_jrange_new(run,
+                             (struct mt_jrange){object->range->start + bounds.start * object->range->step,
+                                                object->range->start + bounds.stop * object->range->step,
+                                                object->range->step * bounds.step, bounds.count});
     struct mt_jvalue *list = mt_jlist_new(run, object->kind, bounds.count);
     if (!list || !mt_jwork(run, bounds.count * 8))
         return NULL;

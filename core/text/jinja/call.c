@@ -121,7 +121,7 @@ struct mt_jvalue *mt_jmacro_call(struct mt_jrun *run, struct mt_jvalue *macro, c
         memcpy(keywords, args->keywords, args->num_keywords * sizeof *keywords);
     }
     struct mt_jframe *caller = run->frame;
-    struct mt_jframe *frame = mt_jframe_new(run, macro->macro->closure);
+    struct mt_jframe *frame = mt_jframe_new(run, macro->macro->closure, &node->undefined);
     if (!frame)
         return NULL;
     run->frame = frame;

@@ -18,17 +18,6 @@ struct mt_jvalue *mt_jcapture(struct mt_jrun *run, const struct mt_jnodes *body,
     return ok ? mt_jbuffer_value(run, &buffer, false) : NULL;
 }
 
-/* The body of a scope: its own frame, the same output. */
-static bool execute_scope(struct mt_jrun *run, const struct mt_jnodes *body)
-{
-    struct mt_jframe *const outer = run->frame;
-    if (!(run->frame = mt_jframe_new(run, outer)))
-        return false;
-    const bool ok = mt_jexecute(run, body);
-    run->frame = outer;
-    return ok;
-}
-
 /* --- assignments
  * -------------------------------------------------------------------------------------------------------- */
 
@@ -73,33 +62,37 @@ static bool execute_set(struct mt_jrun *run, const struct mt_jnode *node)
     return value && mt_jassign_target(run, node->a, value);
 }
 
-/* The text of a body, through its filters. NULL with the error set, or because the body left a loop. */
-static struct mt_jvalue *filtered_body(struct mt_jrun *run, const struct mt_jnodes *body,
+/* The text of a body, through its filters, which see the body's variables. NULL with the error set, or
+ * because the body left a loop. */
+static struct mt_jvalue *filtered_body(struct mt_jrun *run, const struct mt_jnode *node,
                                        const struct mt_jnode *filters)
 {
-    struct mt_jframe *frame = mt_jframe_new(run, run->frame);
-    struct mt_jvalue *text = frame ? mt_jcapture(run, body, frame) : NULL;
+    struct mt_jframe *const outer = run->frame, *inner = mt_jframe_new(run, outer, &node->undefined);
+    struct mt_jvalue *text = inner ? mt_jcapture(run, &node->body, inner) : NULL;
     if (!text || run->control != MT_J_NEXT || !filters)
         return run->control == MT_J_NEXT ? text : NULL;
     run->block = text;
-    return mt_jevaluate(run, filters);
+    run->frame = inner;
+    struct mt_jvalue *value = mt_jevaluate(run, filters);
+    run->frame = outer;
+    return value;
 }
 
 static bool execute_set_block(struct mt_jrun *run, const struct mt_jnode *node)
 {
-    struct mt_jvalue *value = filtered_body(run, &node->body, node->b);
+    struct mt_jvalue *value = filtered_body(run, node, node->b);
     return value ? mt_jassign_target(run, node->a, value) : !run->failed;
 }
 
 static bool execute_filter_block(struct mt_jrun *run, const struct mt_jnode *node)
 {
-    struct mt_jvalue *value = filtered_body(run, &node->body, node->a);
+    struct mt_jvalue *value = filtered_body(run, node, node->a);
     return value ? mt_jwrite(run, run->out, value) : !run->failed;
 }
 
 static bool execute_with(struct mt_jrun *run, const struct mt_jnode *node)
 {
-    struct mt_jframe *const outer = run->frame, *inner = mt_jframe_new(run, outer);
+    struct mt_jframe *const outer = run->frame, *inner = mt_jframe_new(run, outer, &node->undefined);
     if (!inner)
         return false;
     for (size_t i = 0; i + 1 < node->items.count; i += 2) {
@@ -166,7 +159,12 @@ static bool add_span(struct mt_jrun *run, size_t begin, size_t end)
 static bool execute_generation(struct mt_jrun *run, const struct mt_jnode *node)
 {
     const size_t begin = run->out->bytes;
-    if (!execute_scope(run, &node->body))
+    struct mt_jframe *const outer = run->frame;
+    if (!(run->frame = mt_jframe_new(run, outer, &node->undefined)))
+        return false;
+    const bool ok = mt_jexecute(run, &node->body);
+    run->frame = outer;
+    if (!ok)
         return false;
     if (!run->captures)
         return add_span(run, begin, run->out->bytes);

@@ -22,8 +22,6 @@ FILTER(last)
 {
     if (!mt_jbind(run, "last", args, NULL, 0, 0, NULL))
         return NULL;
-    if (mt_jis(value, MT_J_UNDEFINED))
-        return mt_jfail(run, "last: an undefined value can't be walked over backwards");
     if (!mt_jhas_length(value) || mt_jis(value, MT_J_LOOP))
         return mt_jfail(run, "last: a value of type %s can't be walked over backwards", mt_jtype(value));
     struct mt_jvalue *list = mt_jcollect(run, value, MT_J_LIST);
@@ -78,8 +76,7 @@ FILTER(reverse)
         return back ? mt_jsliced(run, value, NULL, NULL, back) : NULL;
     }
     /* Python's reversed() goes over what has a length; the others become a list. */
-    const enum mt_jkind kind =
-        mt_jhas_length(value) && !mt_jis(value, MT_J_UNDEFINED) ? MT_J_GENERATOR : MT_J_LIST;
+    const enum mt_jkind kind = mt_jhas_length(value) ? MT_J_GENERATOR : MT_J_LIST;
     struct mt_jvalue *list = mt_jcollect(run, value, kind);
     for (size_t i = 0; list && i < list->list->count / 2; i++) {
         struct mt_jvalue *item = list->list->items[i];

@@ -149,6 +149,8 @@ FILTER(filesizeformat)
     const double base = is_binary ? 1024 : 1000;
     if (bytes == 1)
         return mt_jliteral(run, "1 Byte");
+    if (bytes < -0x1p63)
+        return too_large(run);
     if (bytes < base) {
         if (!mt_jputf(run, &buffer, "%" PRId64 " Bytes", (int64_t)bytes))
             return NULL;

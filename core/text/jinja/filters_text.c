@@ -159,6 +159,8 @@ FILTER(truncate)
         !mt_jgiven_integer(run, "truncate", given[0], &length) ||
         (mt_jgiven(given[3]) && !mt_jgiven_integer(run, "truncate", given[3], &leeway)))
         return NULL;
+    if (mt_jis(value, MT_J_UNDEFINED))
+        return value;
     if (!mt_jis_text(value) || (given[2] && !mt_jis_text(given[2])))
         return mt_jfail(run, "truncate needs a text");
     if (value->markup)

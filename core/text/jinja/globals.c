@@ -30,13 +30,7 @@ static struct mt_jvalue *call_range(struct mt_jrun *run, const struct mt_jargs *
     const uint64_t count = any ? (distance - 1) / width + 1 : 0;
     if (count > MAX_RANGE)
         return mt_jfail(run, "a range of more than %d numbers", MAX_RANGE);
-    struct mt_jvalue *value = mt_jalloc(run, 1, sizeof *value);
-    struct mt_jrange *range = value ? mt_jalloc(run, 1, sizeof *range) : NULL;
-    if (!range)
-        return NULL;
-    *range = (struct mt_jrange){start, step, (size_t)count};
-    *value = (struct mt_jvalue){.kind = MT_J_RANGE, .range = range};
-    return value;
+    return mt_jrange_new(run, (struct mt_jrange){start, stop, step, (size_t)count});
 }
 
 /* dict(mapping or pairs, name=value...) into a new dict. */

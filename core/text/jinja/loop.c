@@ -24,7 +24,7 @@ static struct mt_jvalue *fetch(struct mt_jrun *run, struct mt_jloop *loop)
     struct mt_jvalue *item = mt_jnext(run, &loop->iterator);
     if (!loop->filtered)
         return item;
-    struct mt_jframe *const outer = run->frame, *frame = mt_jframe_new(run, loop->frame);
+    struct mt_jframe *const outer = run->frame, *frame = mt_jframe_new(run, loop->frame, NULL);
     if (!frame)
         return NULL;
     struct mt_jvalue *passed = NULL;
@@ -78,10 +78,9 @@ static bool run_loop(struct mt_jrun *run, const struct mt_jnode *node, struct mt
     bool ok = true;
     while (ok && run->control == MT_J_NEXT && advance(run, loop)) {
         if (!frame || frame->captured)
-            frame = mt_jframe_new(run, outer);
-        if (!frame)
+            frame = mt_jframe_new(run, outer, NULL);
+        if (!frame || !mt_jframe_reset(run, frame, &node->undefined))
             return false;
-        frame->count = 0;
         run->frame = frame;
         ok = (run->template->loop == UINT32_MAX || mt_jassign(run, run->template->loop, value)) &&
              mt_jassign_target(run, node->a, loop->current) && mt_jexecute(run, &node->body);
@@ -95,7 +94,7 @@ static bool run_loop(struct mt_jrun *run, const struct mt_jnode *node, struct mt
         return false;
     if (loop->index0 >= 0 || !node->otherwise.count)
         return true;
-    if (!(run->frame = mt_jframe_new(run, outer)))
+    if (!(run->frame = mt_jframe_new(run, outer, &node->otherwise_undefined)))
         return false;
     ok = mt_jexecute(run, &node->otherwise);
     run->frame = outer;

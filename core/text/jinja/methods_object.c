@@ -132,7 +132,7 @@ struct mt_jvalue *mt_jlist_method(struct mt_jrun *run, struct mt_jvalue *self, s
         if (mt_jslice_is(name, "step"))
             return mt_jint(run, self->range->step);
         if (mt_jslice_is(name, "stop"))
-            return mt_jfail_unsupported(run, "range.stop is not supported");
+            return mt_jint(run, self->range->stop);
     }
     return mt_jfind_method(run, methods, self, name);
 }

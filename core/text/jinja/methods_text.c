@@ -165,10 +165,8 @@ static bool split_at_space(struct mt_jrun *run, struct mt_jvalue *self, size_t m
     struct mt_jslice rest = mt_jtrim(self->text, NULL, true, false);
     while (rest.bytes) {
         size_t end = 0;
-        if (most-- == 0) {
-            rest = mt_jtrim(rest, NULL, false, true);
+        if (most-- == 0)
             return add_part(run, list, self, rest.data, rest.bytes);
-        }
         while (end < rest.bytes) {
             uint32_t character;
             const size_t length = mt_jcharacter(rest.data + end, rest.bytes - end, &character);
@@ -237,12 +235,8 @@ static bool rsplit_at(struct mt_jrun *run, struct mt_jvalue *self, const struct 
         if (!separator)
             rest = mt_jtrim(rest, NULL, false, true);
     }
-    if (separator || rest.bytes) {
-        if (!separator)
-            rest = mt_jtrim(rest, NULL, true, false);
-        if ((separator || rest.bytes) && !add_part(run, list, self, rest.data, rest.bytes))
-            return false;
-    }
+    if ((separator || rest.bytes) && !add_part(run, list, self, rest.data, rest.bytes))
+        return false;
     reverse_items(list->list);
     return true;
 }

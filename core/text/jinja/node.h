@@ -69,6 +69,12 @@ struct mt_jnodes {
     size_t count;
 };
 
+/* Names that a scope begins without (analyse.c). */
+struct mt_jnames {
+    uint32_t *names;
+    size_t count;
+};
+
 struct mt_jnode {
     uint8_t type;     /* enum mt_jnode_type */
     uint8_t operator; /* enum mt_joperator */
@@ -83,6 +89,7 @@ struct mt_jnode {
     mt_jtest test;
     struct mt_jnode *a, *b, *c;
     struct mt_jnodes items, keywords, defaults, body, otherwise;
+    struct mt_jnames undefined, otherwise_undefined; /* of the body, where it is a scope, and of the other */
 };
 
 struct mt_jinja_template {
@@ -94,6 +101,7 @@ struct mt_jinja_template {
     uint32_t loop; /* the number of the name `loop`, UINT32_MAX where it does not occur */
     bool marks_generation;
     struct mt_jnodes body;
+    struct mt_jnames undefined;
 };
 
 #endif

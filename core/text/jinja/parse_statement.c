@@ -72,6 +72,10 @@ uint32_t mt_jparse_name(struct mt_jparser *parser, struct mt_jslice name)
     for (size_t i = 0; i < template->num_names; i++)
         if (mt_jslice_is(name, template->names[i]))
             return (uint32_t)i;
+    if (template->num_names == MT_J_MAX_NAMES) {
+        mt_jparse_fail(parser, parser->token, -EOVERFLOW, "more than %d names", MT_J_MAX_NAMES);
+        return UINT32_MAX;
+    }
     if (template->num_names == parser->names_capacity) {
         const size_t capacity = mt_size_max(32, 2 * parser->names_capacity);
         const char **names = mt_arena_alloc(template->arena, capacity, sizeof *names);

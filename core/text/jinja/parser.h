@@ -6,7 +6,8 @@
 #include "core/text/jinja/node.h"
 
 #define MT_J_MAX_NESTING 200 /* of brackets and blocks: the parser calls itself */
-#define MT_J_MAX_HEIGHT 500  /* of an expression's tree: `a + b + c ...` grows it without nesting */
+#define MT_J_MAX_NAMES 1024
+#define MT_J_MAX_HEIGHT 500 /* of an expression's tree: `a + b + c ...` grows it without nesting */
 
 /* A macro, call block or other body that is a function of its own. */
 struct mt_jbody {
@@ -60,5 +61,8 @@ struct mt_jnode *mt_jparse_filters(struct mt_jparser *parser, struct mt_jnode *v
 
 /* All tokens into template->body. */
 bool mt_jparse_template(struct mt_jparser *parser);
+
+/* Finds the names that each scope begins without. False: out of memory. */
+bool mt_janalyse(struct mt_jinja_template *template);
 
 #endif

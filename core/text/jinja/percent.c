@@ -127,7 +127,9 @@ static bool put_integer(struct mt_jrun *run, struct mt_jbuffer *buffer, struct m
     int64_t integer;
     if (mt_jis_integer(value)) {
         integer = mt_jinteger(value);
-    } else if (decimal && mt_jis(value, MT_J_FLOAT) && fabs(value->number) < 0x1p63) {
+    } else if (decimal && mt_jis(value, MT_J_FLOAT) && isfinite(value->number)) {
+        if (fabs(value->number) >= 0x1p63)
+            return mt_jfail_unsupported(run, "a whole number of more than 64 bits is not supported");
         integer = (int64_t)value->number;
     } else {
         return mt_jfail(run, "`%%%c` needs a number, not a value of type %s", conversion->type,

@@ -66,10 +66,9 @@ static bool write_view(struct mt_jrun *run, struct mt_jbuffer *buffer, struct mt
 
 static bool write_range(struct mt_jrun *run, struct mt_jbuffer *buffer, const struct mt_jrange *range)
 {
-    const int64_t stop = range->start + (int64_t)range->count * range->step;
-    if (range->step == 1)
-        return mt_jputf(run, buffer, "range(%" PRId64 ", %" PRId64 ")", range->start, stop);
-    return mt_jfail_unsupported(run, "printing a range with a step is not supported");
+    return mt_jputf(run, buffer, "range(%" PRId64 ", %" PRId64, range->start, range->stop) &&
+           (range->step == 1 || mt_jputf(run, buffer, ", %" PRId64, range->step)) &&
+           mt_jputs(run, buffer, ")");
 }
 
 static bool write_compound(struct mt_jrun *run, struct mt_jbuffer *buffer, struct mt_jvalue *value)

@@ -164,17 +164,8 @@ struct mt_jvalue *mt_jbuffer_value(struct mt_jrun *run, const struct mt_jbuffer 
  * ----------------------------------------------------------------------------------------------------------
  */
 
-struct mt_jframe *mt_jframe_new(struct mt_jrun *run, struct mt_jframe *parent)
+static bool set_variable(struct mt_jrun *run, struct mt_jframe *frame, uint32_t name, struct mt_jvalue *value)
 {
-    struct mt_jframe *frame = mt_jalloc(run, 1, sizeof *frame);
-    if (frame)
-        frame->parent = parent;
-    return frame;
-}
-
-bool mt_jassign(struct mt_jrun *run, uint32_t name, struct mt_jvalue *value)
-{
-    struct mt_jframe *frame = run->frame;
     for (size_t i = 0; i < frame->count; i++)
         if (frame->variables[i].name == name) {
             frame->variables[i].value = value;
@@ -192,6 +183,30 @@ bool mt_jassign(struct mt_jrun *run, uint32_t name, struct mt_jvalue *value)
     }
     frame->variables[frame->count++] = (struct mt_jvariable){name, value};
     return true;
+}
+
+bool mt_jassign(struct mt_jrun *run, uint32_t name, struct mt_jvalue *value)
+{
+    return set_variable(run, run->frame, name, value);
+}
+
+bool mt_jframe_reset(struct mt_jrun *run, struct mt_jframe *frame, const struct mt_jnames *undefined)
+{
+    frame->count = 0;
+    for (size_t i = 0; undefined && i < undefined->count; i++)
+        if (!set_variable(run, frame, undefined->names[i], NULL))
+            return false;
+    return true;
+}
+
+struct mt_jframe *mt_jframe_new(struct mt_jrun *run, struct mt_jframe *parent,
+                                const struct mt_jnames *undefined)
+{
+    struct mt_jframe *frame = mt_jalloc(run, 1, sizeof *frame);
+    if (!frame)
+        return NULL;
+    frame->parent = parent;
+    return mt_jframe_reset(run, frame, undefined) ? frame : NULL;
 }
 
 struct mt_jvalue *mt_jlookup(const struct mt_jrun *run, uint32_t name)

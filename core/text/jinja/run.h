@@ -15,7 +15,7 @@ struct mt_jbuffer {
 
 struct mt_jvariable {
     uint32_t name;
-    struct mt_jvalue *value;
+    struct mt_jvalue *value; /* NULL: undefined, whatever the parents have */
 };
 
 /* A scope. What is not found is looked for in the parent. */
@@ -86,7 +86,11 @@ struct mt_jvalue *mt_jbuffer_value(struct mt_jrun *run, const struct mt_jbuffer 
 /* --- scopes -----------------------------------------------------------------------------------------------
  */
 
-struct mt_jframe *mt_jframe_new(struct mt_jrun *run, struct mt_jframe *parent);
+/* A frame without these names (NULL: none). */
+struct mt_jframe *mt_jframe_new(struct mt_jrun *run, struct mt_jframe *parent,
+                                const struct mt_jnames *undefined);
+/* Forgets all variables, for the next round of a loop. */
+bool mt_jframe_reset(struct mt_jrun *run, struct mt_jframe *frame, const struct mt_jnames *undefined);
 bool mt_jassign(struct mt_jrun *run, uint32_t name, struct mt_jvalue *value); /* in the innermost frame */
 struct mt_jvalue *mt_jlookup(const struct mt_jrun *run, uint32_t name);       /* NULL: not there */
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_SOURCE_BYTES ((size_t)4 << 20)
+#define MAX_SOURCE_BYTES ((size_t)1 << 20)
 
 const struct mt_jinja_limits mt_jinja_default_limits = {
     .steps = 30 * 1000 * 1000,
@@ -54,6 +54,8 @@ static int parse(struct mt_jinja_template *template, const char *source, size_t 
     for (size_t i = 0; i < template->num_names; i++)
         if (strcmp(template->names[i], "loop") == 0)
             template->loop = (uint32_t)i;
+    if (!mt_janalyse(template))
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a chat template");
     return 0;
 }
 
@@ -147,7 +149,7 @@ int mt_jinja_render(const struct mt_jinja_template *template, const json_t *vari
         .out = &out,
         .output = output,
     };
-    if (!resolve_globals(&run, variables) || !(run.frame = mt_jframe_new(&run, NULL)) ||
+    if (!resolve_globals(&run, variables) || !(run.frame = mt_jframe_new(&run, NULL, &template->undefined)) ||
         !mt_jexecute(&run, &template->body)) {
         output->num_spans = 0;
         return run.failed;

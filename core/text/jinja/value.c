@@ -99,6 +99,17 @@ struct mt_jvalue *mt_jview_new(struct mt_jrun *run, struct mt_jdict *dict, enum 
     return value;
 }
 
+struct mt_jvalue *mt_jrange_new(struct mt_jrun *run, struct mt_jrange range)
+{
+    struct mt_jvalue *value = make(run, MT_J_RANGE);
+    struct mt_jrange *copy = value ? mt_jalloc(run, 1, sizeof *copy) : NULL;
+    if (!copy)
+        return NULL;
+    *copy = range;
+    value->range = copy;
+    return value;
+}
+
 static struct mt_jvalue *make_undefined(struct mt_jrun *run, struct mt_jundefined why)
 {
     struct mt_jvalue *value = make(run, MT_J_UNDEFINED);

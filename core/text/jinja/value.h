@@ -50,7 +50,7 @@ struct mt_jlist { /* of lists, tuples and generators */
 };
 
 struct mt_jrange {
-    int64_t start, step;
+    int64_t start, stop, step;
     size_t count;
 };
 
@@ -128,6 +128,7 @@ struct mt_jvalue *mt_jlist_new(struct mt_jrun *run, enum mt_jkind kind, size_t c
 struct mt_jvalue *mt_jpair(struct mt_jrun *run, struct mt_jvalue *first, struct mt_jvalue *second);
 struct mt_jvalue *mt_jdict_value(struct mt_jrun *run, enum mt_jkind kind, struct mt_jdict *dict);
 struct mt_jvalue *mt_jview_new(struct mt_jrun *run, struct mt_jdict *dict, enum mt_jview view);
+struct mt_jvalue *mt_jrange_new(struct mt_jrun *run, struct mt_jrange range);
 struct mt_jvalue *mt_jundefined_hint(struct mt_jrun *run, const char *hint);
 struct mt_jvalue *mt_jundefined_name(struct mt_jrun *run, struct mt_jvalue *object, struct mt_jvalue *name);
 struct mt_jvalue *mt_jundefined_unsafe(struct mt_jrun *run, struct mt_jvalue *object, struct mt_jvalue *name);
