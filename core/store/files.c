@@ -267,3 +267,10 @@ int mt_store_save_moments(const struct mt_store *store, const char *folder, cons
         free(names[i]);
     return result;
 }
+
+size_t mt_store_saved_bytes(const struct mt_model *model)
+{
+    const size_t weight = mt_dtype_bytes(model->source_dtype);
+    return model->total_count * (weight + (weight < sizeof(float) ? sizeof(float) : 0)) +
+           model->trainable_count * 2 * sizeof(float);
+}

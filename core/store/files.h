@@ -33,4 +33,8 @@ int mt_store_save_moments(const struct mt_store *store, const char *folder, cons
 int mt_store_load_moments(struct mt_store *store, const struct mt_safetensors *file, struct mt_pool *pool,
                           struct mt_error *error);
 
+/* What a checkpoint's arrays take on disk: weights in the source's type, the master where that is narrower,
+ * two moments. */
+size_t mt_store_saved_bytes(const struct mt_model *model);
+
 #endif

@@ -73,21 +73,12 @@ static int copy_side_files(const char *folder, const char *model_folder, struct 
     return result;
 }
 
-/* Bytes that the arrays take: weights in the source's type, the master where that is narrower, two moments.
- */
-static size_t array_bytes(const struct mt_model *model)
-{
-    size_t weight = mt_dtype_bytes(model->source_dtype);
-    return model->total_count * (weight + (weight < sizeof(float) ? sizeof(float) : 0)) +
-           model->trainable_count * 2 * sizeof(float) + SLACK_BYTES;
-}
-
 static int check_space(const char *checkpoints, const struct mt_model *model, struct mt_error *error)
 {
     struct statvfs disk;
     if (statvfs(checkpoints, &disk) != 0)
         return mt_error_set_errno(error, MT_REASON_IO, "cannot ask for the free space of '%s'", checkpoints);
-    size_t needed = array_bytes(model), available;
+    size_t needed = mt_store_saved_bytes(model) + SLACK_BYTES, available;
     if (!mt_size_mul((size_t)disk.f_bavail, (size_t)disk.f_frsize, &available) || available >= needed)
         return 0;
     return mt_error_set(

@@ -47,6 +47,7 @@ char *mt_cli_name_of_file(const char *file);
 int mt_cli_complain_about_job(const char *file, const struct mt_job_errors *errors);
 
 int mt_cli_train(int argc, char **argv);
+int mt_cli_plan(int argc, char **argv);
 int mt_cli_generate(int argc, char **argv);
 int mt_cli_schema(int argc, char **argv);
 int mt_cli_submit(int argc, char **argv);

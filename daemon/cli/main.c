@@ -13,6 +13,7 @@ static const struct command {
     bool client; /* talks to the daemon */
 } commands[] = {
     {"train", mt_cli_train, "train a job in this process", false},
+    {"plan", mt_cli_plan, "what a job takes and how long its steps last, without running it", false},
     {"generate", mt_cli_generate, "ask a model or a checkpoint for text", false},
     {"schema", mt_cli_schema, "print what a job document may hold, as JSON Schema or Markdown", false},
     {"submit", mt_cli_submit, "give a job to the daemon", true},

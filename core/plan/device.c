@@ -1,0 +1,412 @@
+#include "core/plan/device.h"
+
+#include "core/base/size.h"
+#include "core/device/open.h"
+#include "core/plan/device_internal.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* What the arenas of real devices round to. */
+#define ALIGNMENT 256u
+/* Device addresses start here; nothing lies there and nobody looks. */
+#define FIRST_ADDRESS ((uintptr_t)1 << 44)
+
+static struct mt_plan_device *of(struct mt_device *device)
+{
+    return (struct mt_plan_device *)device;
+}
+
+/* ---- what the device is ---- */
+
+static size_t usable(const struct mt_plan_device *device)
+{
+    return device->unlimited ? SIZE_MAX / 4 : device->machine.device_bytes - device->machine.reserved_bytes;
+}
+
+static void info(struct mt_device *base, struct mt_device_info *told)
+{
+    struct mt_plan_device *device = of(base);
+    *told = (struct mt_device_info){
+        .name = "planned",
+        .kernel_set = "none",
+        .total_bytes = device->machine.device_bytes,
+        .free_bytes = usable(device) - mt_size_min(usable(device), device->device_blocks.bytes),
+        .host_memory = device->machine.host_memory,
+        .supports_bf16 = true,
+        .simulated = true,
+    };
+    snprintf(told->kind, sizeof told->kind, "%s", device->machine.kind);
+    snprintf(told->id, sizeof told->id, "%s", device->machine.kind);
+}
+
+static const char *last_error(struct mt_device *device)
+{
+    (void)device;
+    return "";
+}
+
+/* ---- memory ---- */
+
+static int remember(struct mt_plan_blocks *blocks, void *address, size_t bytes, struct mt_error *error)
+{
+    if (blocks->count == blocks->capacity) {
+        const size_t capacity = blocks->capacity ? 2 * blocks->capacity : 64;
+        struct mt_plan_block *items = realloc(blocks->items, capacity * sizeof *items);
+        if (!items)
+            return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for a list of blocks");
+        blocks->items = items;
+        blocks->capacity = capacity;
+    }
+    blocks->items[blocks->count++] = (struct mt_plan_block){address, bytes};
+    blocks->bytes += bytes;
+    return 0;
+}
+
+/* The bytes of the block; 0 when there is none. The newest are looked at first. */
+static size_t forget(struct mt_plan_blocks *blocks, const void *address)
+{
+    for (size_t i = blocks->count; i-- > 0;) {
+        if (blocks->items[i].address != address)
+            continue;
+        const size_t bytes = blocks->items[i].bytes;
+        blocks->items[i] = blocks->items[--blocks->count];
+        blocks->bytes -= bytes;
+        return bytes;
+    }
+    return 0;
+}
+
+static int allocate(struct mt_device *base, size_t asked, void **address, struct mt_error *error)
+{
+    struct mt_plan_device *device = of(base);
+    size_t bytes;
+    *address = NULL;
+    const size_t left = usable(device) - mt_size_min(usable(device), device->device_blocks.bytes);
+    if (!mt_size_align(mt_size_max(asked, 1), ALIGNMENT, &bytes) ||
+        (!device->machine.host_memory && bytes > left)) {
+        char wanted[32], in_use[32], all[32];
+        return mt_error_set(
+            error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "device memory: %s were asked for, %s are in use of %s",
+            mt_size_format(asked, wanted, 32), mt_size_format(device->device_blocks.bytes, in_use, 32),
+            mt_size_format(usable(device), all, 32));
+    }
+    int r = remember(&device->device_blocks, device->next_address, bytes, error);
+    if (r)
+        return r;
+    *address = device->next_address;
+    device->next_address += bytes;
+    return 0;
+}
+
+static void release(struct mt_device *base, void *address)
+{
+    forget(&of(base)->device_blocks, address);
+}
+
+/* Pages that are never written take no memory, and those of small blocks (labels, sums) may be. */
+static int host_allocate(struct mt_device *base, size_t asked, void **memory, bool *pinned,
+                         struct mt_error *error)
+{
+    struct mt_plan_device *device = of(base);
+    const size_t bytes = mt_size_max(asked, 1);
+    *memory = NULL;
+    if (pinned)
+        *pinned = true;
+    void *address =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (address == MAP_FAILED) /* where the system commits to every page that could be written */
+        address = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (address == MAP_FAILED)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
+                            "no address space for %zu bytes of host memory", bytes);
+    int r = remember(&device->host_blocks, address, bytes, error);
+    if (r) {
+        munmap(address, bytes);
+        return r;
+    }
+    *memory = address;
+    return 0;
+}
+
+static void host_release(struct mt_device *base, void *memory)
+{
+    const size_t bytes = memory ? forget(&of(base)->host_blocks, memory) : 0;
+    if (bytes)
+        munmap(memory, bytes);
+}
+
+/* ---- time ---- */
+
+void mt_plan_spend(struct mt_plan_device *device, struct mt_plan_clock *clock, enum mt_stage stage,
+                   double seconds)
+{
+    if (device->machine.shares_cores)
+        mt_plan_clock_follow(clock, &device->cores);
+    clock->at += seconds;
+    clock->path[stage] += seconds;
+    device->busy[stage] += seconds;
+    if (device->machine.shares_cores)
+        device->cores = *clock;
+}
+
+int mt_plan_operate(struct mt_stream *stream, double flops, double bytes)
+{
+    struct mt_plan_device *device = stream->device;
+    const double arithmetic = flops / device->machine.rates.device_flops;
+    const double memory = bytes / device->machine.rates.device_bytes_per_second;
+    mt_plan_clock_follow(&stream->clock, &device->host);
+    mt_plan_spend(device, &stream->clock, stream->stage, arithmetic > memory ? arithmetic : memory);
+    device->flops += flops;
+    return 0;
+}
+
+/* Copies go beside the processor's work. */
+static int cross_bus(struct mt_stream *stream, size_t bytes)
+{
+    struct mt_plan_device *device = stream->device;
+    const struct mt_plan_rates *rates = &device->machine.rates;
+    const double seconds = rates->bus_latency_seconds + (double)bytes / rates->bus_bytes_per_second;
+    mt_plan_clock_follow(&stream->clock, &device->host);
+    stream->clock.at += seconds;
+    stream->clock.path[stream->stage] += seconds;
+    device->busy[stream->stage] += seconds;
+    return 0;
+}
+
+static int copy_to_device(struct mt_stream *stream, void *to, const void *from, size_t bytes)
+{
+    (void)to;
+    (void)from;
+    return cross_bus(stream, bytes);
+}
+
+static int copy_to_host(struct mt_stream *stream, void *to, const void *from, size_t bytes)
+{
+    (void)to;
+    (void)from;
+    return cross_bus(stream, bytes);
+}
+
+static int copy(struct mt_stream *stream, void *to, const void *from, size_t bytes)
+{
+    (void)to;
+    (void)from;
+    return mt_plan_operate(stream, 0, 2 * (double)bytes);
+}
+
+static int fill_zero(struct mt_stream *stream, void *address, size_t bytes)
+{
+    (void)address;
+    return mt_plan_operate(stream, 0, (double)bytes);
+}
+
+static int stream_create(struct mt_device *device, const char *name, struct mt_stream **stream,
+                         struct mt_error *error)
+{
+    (void)name;
+    *stream = calloc(1, sizeof **stream);
+    if (!*stream)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for a stream");
+    (*stream)->device = of(device);
+    (*stream)->clock = of(device)->host;
+    return 0;
+}
+
+static void stream_destroy(struct mt_stream *stream)
+{
+    free(stream);
+}
+
+static int stream_synchronize(struct mt_stream *stream, struct mt_error *error)
+{
+    (void)error;
+    mt_plan_clock_follow(&stream->device->host, &stream->clock);
+    return 0;
+}
+
+static int stream_host_function(struct mt_stream *stream, void (*function)(void *context), void *context)
+{
+    (void)stream;
+    function(context);
+    return 0;
+}
+
+static int event_create(struct mt_device *device, struct mt_event **event, struct mt_error *error)
+{
+    (void)device;
+    *event = calloc(1, sizeof **event);
+    return *event ? 0 : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for an event");
+}
+
+static void event_destroy(struct mt_event *event)
+{
+    free(event);
+}
+
+static int event_record(struct mt_event *event, struct mt_stream *stream)
+{
+    event->clock = stream->clock;
+    return 0;
+}
+
+static int event_wait(struct mt_stream *stream, struct mt_event *event)
+{
+    mt_plan_clock_follow(&stream->clock, &event->clock);
+    return 0;
+}
+
+static int event_synchronize(struct mt_event *event, struct mt_error *error)
+{
+    (void)event;
+    (void)error;
+    return 0; /* only updates ask, and host_begin stands in for them */
+}
+
+static void mark(struct mt_stream *stream, enum mt_stage stage, size_t index)
+{
+    (void)index;
+    stream->stage = stage;
+}
+
+/* When the update of a group was made. */
+static struct mt_plan_clock *updated(struct mt_plan_device *device, size_t group)
+{
+    if (group >= device->num_updated) {
+        const size_t count = 2 * group + 16;
+        struct mt_plan_clock *clocks = realloc(device->updated, count * sizeof *clocks);
+        if (!clocks)
+            return NULL;
+        memset(clocks + device->num_updated, 0, (count - device->num_updated) * sizeof *clocks);
+        device->updated = clocks;
+        device->num_updated = count;
+    }
+    return &device->updated[group];
+}
+
+static bool host_begin(struct mt_device *base, const struct mt_host_work *work)
+{
+    struct mt_plan_device *device = of(base);
+    const double seconds = (double)work->bytes / device->machine.rates.memory_bytes_per_second;
+    struct mt_plan_clock *group =
+        work->stage == MT_STAGE_WAIT || work->stage == MT_STAGE_UPDATE ? updated(device, work->index) : NULL;
+    if (work->stage == MT_STAGE_WAIT) {
+        if (group)
+            mt_plan_clock_follow(&device->host, group);
+    } else if (work->stage == MT_STAGE_UPDATE) {
+        mt_plan_clock_follow(&device->updates, &device->host);
+        if (work->after)
+            mt_plan_clock_follow(&device->updates, &work->after->clock);
+        mt_plan_spend(device, &device->updates, MT_STAGE_UPDATE, seconds);
+        if (group)
+            *group = device->updates;
+    } else {
+        mt_plan_spend(device, &device->host, work->stage, seconds);
+    }
+    return true;
+}
+
+static size_t attention_workspace_bytes(struct mt_device *base, const struct mt_attention_args *args,
+                                        bool backward)
+{
+    struct mt_device *like = of(base)->like;
+    return like->api->attention_workspace_bytes(like, args, backward);
+}
+
+/* ---- opening, closing, reading ---- */
+
+static void close_device(struct mt_device *base)
+{
+    struct mt_plan_device *device = of(base);
+    for (size_t i = 0; i < device->host_blocks.count; i++)
+        munmap(device->host_blocks.items[i].address, device->host_blocks.items[i].bytes);
+    free(device->host_blocks.items);
+    free(device->device_blocks.items);
+    free(device->updated);
+    mt_device_close(device->like);
+    free(device);
+}
+
+static const struct mt_device_api plan_api = {
+    .version = MT_DEVICE_API_VERSION,
+    .info = info,
+    .close = close_device,
+    .last_error = last_error,
+    .allocate = allocate,
+    .release = release,
+    .host_allocate = host_allocate,
+    .host_release = host_release,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_synchronize = stream_synchronize,
+    .stream_host_function = stream_host_function,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_synchronize = event_synchronize,
+    .copy_to_device = copy_to_device,
+    .copy_to_host = copy_to_host,
+    .copy = copy,
+    .fill_zero = fill_zero,
+    .attention_workspace_bytes = attention_workspace_bytes,
+    .mark = mark,
+    .host_begin = host_begin,
+};
+
+int mt_plan_device_open(const struct mt_plan_machine *machine, struct mt_device **device_out,
+                        struct mt_error *error)
+{
+    *device_out = NULL;
+    struct mt_plan_device *device = calloc(1, sizeof *device);
+    if (!device)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for a plan");
+    device->api = plan_api;
+    mt_plan_operations(&device->api);
+    device->base.api = &device->api;
+    device->machine = *machine;
+    device->next_address = (char *)FIRST_ADDRESS; // NOLINT(performance-no-int-to-ptr): never looked at
+    int r = mt_device_open("cpu", NULL, &device->like, error);
+    if (r) {
+        free(device);
+        return r;
+    }
+    *device_out = &device->base;
+    return 0;
+}
+
+void mt_plan_device_lift_limit(struct mt_device *device)
+{
+    of(device)->unlimited = true;
+}
+
+void mt_plan_device_account(const struct mt_device *base, struct mt_plan_account *account)
+{
+    const struct mt_plan_device *device = (const struct mt_plan_device *)base;
+    *account = (struct mt_plan_account){
+        .now = device->host.at, .flops = device->flops, .host_bytes = device->host_blocks.bytes};
+    memcpy(account->path, device->host.path, sizeof account->path);
+    memcpy(account->busy, device->busy, sizeof account->busy);
+}
+
+const char *mt_plan_stage_name(enum mt_stage stage)
+{
+    static const char *const names[MT_NUM_STAGES] = {
+        [MT_STAGE_OTHER] = "other",
+        [MT_STAGE_WEIGHTS_IN] = "weights_in",
+        [MT_STAGE_ACTIVATIONS_IN] = "activations_in",
+        [MT_STAGE_FORWARD] = "forward",
+        [MT_STAGE_HEAD] = "head",
+        [MT_STAGE_RECOMPUTE] = "recompute",
+        [MT_STAGE_BACKWARD] = "backward",
+        [MT_STAGE_ACTIVATIONS_OUT] = "activations_out",
+        [MT_STAGE_GRADIENTS_OUT] = "gradients_out",
+        [MT_STAGE_EMBEDDING] = "embedding",
+        [MT_STAGE_UPDATE] = "update",
+        [MT_STAGE_WAIT] = "wait",
+    };
+    return names[stage];
+}

@@ -1,0 +1,62 @@
+/* What device.c and operations.c share. */
+#ifndef MT_PLAN_DEVICE_INTERNAL_H
+#define MT_PLAN_DEVICE_INTERNAL_H
+
+#include "core/plan/device.h"
+
+struct mt_plan_clock {
+    double at;
+    double path[MT_NUM_STAGES];
+};
+
+struct mt_plan_block {
+    char *address;
+    size_t bytes;
+};
+
+struct mt_plan_blocks {
+    size_t count, capacity, bytes;
+    struct mt_plan_block *items;
+};
+
+struct mt_plan_device {
+    struct mt_device base;
+    struct mt_device_api api; /* what base points to */
+    struct mt_plan_machine machine;
+    struct mt_device *like; /* whose workspaces are asked for */
+    bool unlimited;
+    char *next_address;
+    struct mt_plan_blocks device_blocks, host_blocks;
+
+    struct mt_plan_clock host, updates, cores; /* cores: where all share one processor */
+    struct mt_plan_clock *updated;             /* [num_updated], by group */
+    size_t num_updated;
+    double busy[MT_NUM_STAGES], flops;
+};
+
+struct mt_stream {
+    struct mt_plan_device *device;
+    struct mt_plan_clock clock;
+    enum mt_stage stage;
+};
+
+struct mt_event {
+    struct mt_plan_clock clock;
+};
+
+static inline void mt_plan_clock_follow(struct mt_plan_clock *clock, const struct mt_plan_clock *other)
+{
+    if (other->at > clock->at)
+        *clock = *other;
+}
+
+/* Spends `seconds` on a stage at this clock, on the processor too where that is shared. */
+void mt_plan_spend(struct mt_plan_device *device, struct mt_plan_clock *clock, enum mt_stage stage,
+                   double seconds);
+/* An operation of a stream: bound by arithmetic or by the device's memory. */
+int mt_plan_operate(struct mt_stream *stream, double flops, double bytes);
+
+/* operations.c: fills the table's operations. */
+void mt_plan_operations(struct mt_device_api *api);
+
+#endif

@@ -1,0 +1,139 @@
+#include "core/plan/preset.h"
+
+#include "core/base/cleanup.h"
+#include "core/base/document.h"
+#include "core/base/file.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SUFFIX ".json"
+
+static bool is_folder(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+char *mt_preset_folder(void)
+{
+    const char *asked = getenv("MEGATRAIN_PRESETS");
+    char path[PATH_MAX];
+    if (asked && *asked)
+        return strdup(asked);
+    ssize_t bytes = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (bytes > 0) {
+        path[bytes] = '\0';
+        char *slash = strrchr(path, '/');
+        static const char beside[] = "/../etc/presets";
+        if (slash && (size_t)(slash - path) + sizeof beside <= sizeof path) {
+            memcpy(slash, beside, sizeof beside);
+            if (is_folder(path))
+                return strdup(path);
+        }
+    }
+    return is_folder("/etc/megatrain/presets") ? strdup("/etc/megatrain/presets") : NULL;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+json_t *mt_preset_list(const char *folder)
+{
+    DIR *entries = folder ? opendir(folder) : NULL;
+    if (!entries)
+        return NULL;
+    char *names[512];
+    size_t count = 0;
+    for (struct dirent *entry; count < 512 && (entry = readdir(entries)) != NULL;) {
+        const size_t bytes = strlen(entry->d_name), end = sizeof SUFFIX - 1;
+        if (bytes <= end || entry->d_name[0] == '.' || strcmp(entry->d_name + bytes - end, SUFFIX) != 0)
+            continue;
+        names[count] = strndup(entry->d_name, bytes - end);
+        if (names[count])
+            count++;
+    }
+    closedir(entries);
+    qsort(names, count, sizeof *names, compare_names);
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(list, json_string(names[i]));
+        free(names[i]);
+    }
+    return list;
+}
+
+static int read_preset(const char *folder, const char *name, json_t **preset, struct mt_error *error)
+{
+    char file[NAME_MAX + 1];
+    snprintf(file, sizeof file, "%s" SUFFIX, name);
+    mt_autofree char *path = mt_path_join(folder, file);
+    return path ? mt_json_read(path, MT_REASON_BAD_MODEL, preset, error)
+                : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to read a preset");
+}
+
+/* Under its own name, or one of those on the hub. */
+static bool goes_by(const json_t *preset, const char *own, const char *name)
+{
+    size_t i;
+    json_t *item;
+    if (strcasecmp(own, name) == 0)
+        return true;
+    json_array_foreach(json_object_get(preset, "names"), i, item)
+    {
+        if (json_is_string(item) && strcasecmp(json_string_value(item), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int unknown(const char *name, const json_t *list, struct mt_error *error)
+{
+    char known[1024] = "";
+    size_t used = 0, i;
+    json_t *item;
+    json_array_foreach(list, i, item)
+    {
+        int written =
+            snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", json_string_value(item));
+        used += written > 0 ? (size_t)written : 0;
+        if (used >= sizeof known - 1)
+            break;
+    }
+    return mt_error_set(
+        error, -ENOENT, MT_REASON_BAD_MODEL,
+        "the model %.200s is not known yet: it is not on this machine, and there is no preset "
+        "of it. Known: %s",
+        name, *known ? known : "none, since no folder of presets was found");
+}
+
+int mt_preset_find(const char *folder, const char *name, json_t **preset, struct mt_error *error)
+{
+    mt_autojson json_t *list = mt_preset_list(folder);
+    size_t i;
+    json_t *item;
+    *preset = NULL;
+    json_array_foreach(list, i, item)
+    {
+        mt_autojson json_t *candidate = NULL;
+        int r = read_preset(folder, json_string_value(item), &candidate, error);
+        if (r)
+            return r;
+        if (!goes_by(candidate, json_string_value(item), name))
+            continue;
+        if (!json_is_object(json_object_get(candidate, "config")))
+            return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                                "the preset %s/%s" SUFFIX " has no config", folder, json_string_value(item));
+        *preset = json_incref(candidate);
+        return 0;
+    }
+    return unknown(name, list, error);
+}

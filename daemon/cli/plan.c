@@ -1,0 +1,314 @@
+/* `megatrain plan`: what a job takes and how long its steps last, without running it. */
+#include "core/plan/plan.h"
+
+#include "core/base/cleanup.h"
+#include "core/base/size.h"
+#include "core/plan/device.h"
+#include "core/plan/preset.h"
+#include "daemon/cli/cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_SETS 256
+
+static const char usage[] =
+    "Usage: megatrain plan JOB|MODEL [--set KEY=VALUE]... [--gpu-memory 24G] [--host-memory 128G]\n"
+    "       [--bus-gbps 24] [--device-tflops 160] [--dram-gbps 70] [--json]\n"
+    "\n"
+    "Runs the job dry: the real allocations and the real schedule of a step, with nothing behind them. "
+    "Neither\n"
+    "weights nor data nor the machine need be there. JOB is a job document; MODEL the name of a preset\n"
+    "(`megatrain plan --presets` lists them), trained with the default settings.\n"
+    "\n"
+    "  --set KEY=VALUE       a value of the document by its dotted key, as often as needed\n"
+    "  --gpu-memory SIZE     plan for a GPU with so much memory (24G, 80GiB)\n"
+    "  --host-memory SIZE    host memory that the job may use; without: what this machine and its control\n"
+    "                        groups allow\n"
+    "  --bus-gbps N          copies between host and device, each direction, in 1e9 bytes a second\n"
+    "  --bus-latency-us N    added to each copy, in microseconds\n"
+    "  --device-tflops N     matrix products that the device reaches, in 1e12 a second\n"
+    "  --device-gbps N       the device's own memory\n"
+    "  --dram-gbps N         the host's memory\n"
+    "  --json                the plan as JSON\n"
+    "  --presets             list the models that can be planned by name\n"
+    "\n"
+    "Rates that are not given are measured on a CPU, and assumed for a GPU.\n"
+    "\n"
+    "Examples:\n"
+    "  megatrain plan job.yaml\n"
+    "  megatrain plan llama-3.1-8b --gpu-memory 24G --host-memory 128G --bus-gbps 25 --device-tflops 160\n"
+    "  megatrain plan job.yaml --gpu-memory 12G --set training.batch_size=16 --json\n"
+    "\n"
+    "Exit: 0 it fits, 70 it does not, 64 usage, 65 a model that is not known yet, 78 bad job document.\n";
+
+enum {
+    OPTION_SET = 256,
+    OPTION_JSON,
+    OPTION_PRESETS,
+    OPTION_MACHINE, /* and those after it: machine_keys */
+};
+
+/* As core/plan/machine.h has them. */
+static const struct {
+    const char *key;
+    bool is_size;
+} machine_keys[] = {
+    {"gpu_memory", true},     {"host_memory", true},  {"bus_gbps", false},  {"bus_latency_us", false},
+    {"device_tflops", false}, {"device_gbps", false}, {"dram_gbps", false},
+};
+
+static const struct option long_options[] = {
+    {"set", required_argument, NULL, OPTION_SET},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"presets", no_argument, NULL, OPTION_PRESETS},
+    {"gpu-memory", required_argument, NULL, OPTION_MACHINE},
+    {"host-memory", required_argument, NULL, OPTION_MACHINE + 1},
+    {"bus-gbps", required_argument, NULL, OPTION_MACHINE + 2},
+    {"bus-latency-us", required_argument, NULL, OPTION_MACHINE + 3},
+    {"device-tflops", required_argument, NULL, OPTION_MACHINE + 4},
+    {"device-gbps", required_argument, NULL, OPTION_MACHINE + 5},
+    {"dram-gbps", required_argument, NULL, OPTION_MACHINE + 6},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+struct command {
+    const char *what;
+    const char *sets[MAX_SETS];
+    size_t num_sets;
+    json_t *machine; /* as mt_plan_wish_from_json reads it */
+    bool json, presets, help;
+};
+
+/* "24G" or "160": a size stays text. 0, or the exit code after a complaint. */
+static int take_machine(struct command *command, size_t number)
+{
+    char *end;
+    const double rate = strtod(optarg, &end);
+    json_t *value = machine_keys[number].is_size    ? json_string(optarg)
+                    : end != optarg && *end == '\0' ? json_real(rate)
+                                                    : json_null();
+    return json_object_set_new(command->machine, machine_keys[number].key, value) == 0
+               ? 0
+               : mt_cli_usage("plan", "the value \"%.50s\" cannot be read", optarg);
+}
+
+static int parse(int argc, char **argv, struct command *command)
+{
+    command->machine = json_object();
+    for (int option; (option = mt_cli_option(argc, argv, "h", long_options)) != -1;) {
+        if (option >= OPTION_MACHINE) {
+            int code = take_machine(command, (size_t)(option - OPTION_MACHINE));
+            if (code)
+                return code;
+            continue;
+        }
+        switch (option) {
+        case OPTION_SET:
+            if (command->num_sets == MAX_SETS)
+                return mt_cli_usage("plan", "more than %d --set; write them into the document", MAX_SETS);
+            command->sets[command->num_sets++] = optarg;
+            break;
+        case OPTION_JSON:
+            command->json = true;
+            break;
+        case OPTION_PRESETS:
+            command->presets = true;
+            break;
+        case 'h':
+            command->help = true;
+            return 0;
+        default:
+            return mt_reason_exit_code(MT_REASON_USAGE);
+        }
+    }
+    if (command->presets)
+        return 0;
+    if (optind == argc)
+        return mt_cli_usage("plan", "give a job document or the name of a model");
+    command->what = argv[optind++];
+    return optind == argc ? 0 : mt_cli_usage("plan", "one job at a time; what is \"%.100s\"?", argv[optind]);
+}
+
+/* ---- the job ---- */
+
+/* A job that only names a model: the default settings, on data that nobody looks at. */
+static json_t *document_of_model(const char *name)
+{
+    return json_pack("{s:{s:s}, s:{s:s}}", "model", "name", name, "dataset", "path", "data");
+}
+
+static int read_document(const struct command *command, json_t **document, struct mt_lines **lines)
+{
+    struct stat status;
+    struct mt_error error = {0};
+    *lines = NULL;
+    if (stat(command->what, &status) == 0 && !S_ISDIR(status.st_mode)) {
+        const struct mt_cli_document from = {
+            .file = command->what, .sets = command->sets, .num_sets = command->num_sets};
+        return mt_cli_read_document(&from, document, lines);
+    }
+    const size_t bytes = strlen(command->what);
+    if (strchr(command->what, '/') == NULL && bytes > 5 &&
+        (strcmp(command->what + bytes - 5, ".yaml") == 0 ||
+         strcmp(command->what + bytes - 5, ".json") == 0)) {
+        mt_cli_complain("there is no file %s", command->what);
+        return mt_reason_exit_code(MT_REASON_BAD_JOB);
+    }
+    *document = document_of_model(command->what);
+    int r = *document ? 0 : mt_error_set(&error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
+    for (size_t i = 0; r == 0 && i < command->num_sets; i++)
+        r = mt_job_set(*document, command->sets[i], &error);
+    return r ? mt_cli_fail(&error) : 0;
+}
+
+static int read_job(const struct command *command, struct mt_job **job)
+{
+    mt_autojson json_t *document = NULL;
+    struct mt_lines *lines = NULL;
+    int code = read_document(command, &document, &lines);
+    if (code)
+        return code;
+    mt_autofree char *hub = mt_job_hub_cache();
+    const struct mt_job_context context = {
+        .purpose = MT_JOB_PLAN, .lines = lines, .hub_cache = hub, .default_name = "plan"};
+    struct mt_job_errors errors = {0};
+    if (mt_job_parse(document, &context, job, &errors) < 0)
+        code = mt_cli_complain_about_job(command->what, &errors);
+    mt_job_errors_free(&errors);
+    mt_lines_free(lines);
+    return code;
+}
+
+/* ---- printing ---- */
+
+static const char *size(size_t bytes, char text[32])
+{
+    return mt_size_format(bytes, text, 32);
+}
+
+static void print_part(const char *name, size_t bytes)
+{
+    char text[32];
+    if (bytes)
+        printf("    %-28s %12s\n", name, size(bytes, text));
+}
+
+static void print_memory(const struct mt_plan *plan)
+{
+    const struct mt_executor_memory *memory = &plan->memory;
+    char all[32], limit[32];
+    printf("\n  device memory (%s)%*s %12s of %s%s\n", plan->machine.kind,
+           (int)(13 - strlen(plan->machine.kind)), "", size(plan->device_bytes, all),
+           size(plan->machine.device_bytes - plan->machine.reserved_bytes, limit),
+           plan->device_fits ? "" : "   does not fit");
+    print_part("layers on their way in", memory->device.weights);
+    print_part("gradients on their way out", memory->device.gradients);
+    print_part("a layer's activations", memory->device.activations);
+    print_part("between the layers", memory->device.boundaries);
+    print_part("head and loss", memory->device.head);
+    print_part("tables and tokens", memory->device.tables);
+    printf("  host memory%*s %12s of %s%s\n", 19, "", size(plan->host_bytes, all),
+           size(plan->machine.host_bytes, limit), plan->host_fits ? "" : "   does not fit");
+    print_part("parameters", plan->store.master);
+    print_part("Adam's moments", plan->store.moments);
+    print_part("gradients", plan->store.gradients + memory->host.gradients);
+    print_part("layers' inputs", memory->host.boundaries);
+    print_part("staging", memory->host.staging);
+    print_part("the device's memory", plan->machine.borrows_memory ? plan->device_bytes : 0);
+    printf("  disk%*s %12s (%zu checkpoints of %s, and one being written)\n", 26, "",
+           size(plan->checkpoint_bytes * (plan->num_checkpoints + 1), all), plan->num_checkpoints,
+           size(plan->checkpoint_bytes, limit));
+}
+
+static void print_time(const struct mt_plan *plan)
+{
+    const struct mt_plan_rates *rates = &plan->machine.rates;
+    char in[32], out[32];
+    printf("\n  a step%*s %10.3g s   (rates %s: device %.3g TFLOP/s, %.4g GB/s; bus %.3g GB/s; host memory "
+           "%.3g GB/s)\n",
+           24, "", plan->step_seconds, plan->machine.rates_source, rates->device_flops / 1e12,
+           rates->device_bytes_per_second / 1e9, rates->bus_bytes_per_second / 1e9,
+           rates->memory_bytes_per_second / 1e9);
+    for (size_t i = 0; i < MT_NUM_STAGES; i++)
+        if (plan->stages[i] > 0)
+            printf("    %-28s %10.3g s%s\n", mt_plan_stage_name((enum mt_stage)i), plan->stages[i],
+                   i == (size_t)plan->bound_by ? "   bounds the step" : "");
+    printf("  tokens a second%*s %12.4g\n", 15, "", plan->tokens_per_second);
+    printf("  over the bus a step%*s %12s in, %s out\n", 11, "", size(plan->bus_in, in),
+           size(plan->bus_out, out));
+    printf("  FLOPs a step%*s %12.3g\n", 18, "", plan->flops);
+}
+
+static void print_plan(const struct command *command, const struct mt_plan *plan)
+{
+    printf("%s: %s\n\n", command->what, plan->fits ? "fits" : "does not fit");
+    printf("  parameters%*s %12zu%s\n", 20, "", plan->parameters,
+           plan->compute_dtype == MT_BF16 ? " (computed in bfloat16, kept in full precision)" : "");
+    if (plan->trainable_parameters != plan->parameters)
+        printf("  trained%*s %12zu\n", 23, "", plan->trainable_parameters);
+    printf("  tokens a step%*s %12zu (%zu sequences)\n", 17, "", plan->tokens_per_step,
+           plan->sequences_per_step);
+    printf("  sequences at a time%*s %12zu (at most %zu fit)\n", 11, "", plan->micro_batch_size,
+           plan->largest_micro_batch_size);
+    print_memory(plan);
+    print_time(plan);
+    if (!plan->fits)
+        printf("\n%s.\n", plan->problem);
+}
+
+static int print_presets(const char *folder)
+{
+    mt_autojson json_t *list = mt_preset_list(folder);
+    size_t i;
+    json_t *name;
+    if (!list) {
+        mt_cli_complain("no folder of presets was found; MEGATRAIN_PRESETS names one");
+        return 66;
+    }
+    json_array_foreach(list, i, name) puts(json_string_value(name));
+    return 0;
+}
+
+static int run(const struct command *command, const char *presets)
+{
+    struct mt_error error = {0};
+    struct mt_plan_wish wish;
+    struct mt_plan_machine machine;
+    struct mt_plan plan;
+    struct mt_job *job = NULL;
+    if (mt_plan_wish_from_json(command->machine, &wish, &error) < 0)
+        return mt_cli_usage("plan", "%.400s", error.message);
+    int code = read_job(command, &job);
+    if (code)
+        return code;
+    int r = mt_plan_machine_choose(job, &wish, true, &machine, &error);
+    r = r ? r : mt_plan_make(job, &machine, presets, &plan, &error);
+    mt_job_free(job);
+    if (r)
+        return mt_cli_fail(&error);
+    if (command->json) {
+        mt_autojson json_t *json = mt_plan_json(&plan);
+        mt_autofree char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
+        puts(text ? text : "{}");
+    } else {
+        print_plan(command, &plan);
+    }
+    return plan.fits ? 0 : mt_reason_exit_code(MT_REASON_OUT_OF_MEMORY);
+}
+
+int mt_cli_plan(int argc, char **argv)
+{
+    struct command command = {0};
+    mt_autofree char *presets = mt_preset_folder();
+    int code = parse(argc, argv, &command);
+    if (code == 0 && command.help)
+        fputs(usage, stdout);
+    else if (code == 0)
+        code = command.presets ? print_presets(presets) : run(&command, presets);
+    json_decref(command.machine);
+    return code;
+}
