@@ -17,9 +17,11 @@ static int run(const struct setting *setting, struct mt_error *error)
     double loss_sum;
     size_t targets;
     json_t *keys = json_loads(small, 0, NULL);
-    int r = mt_model_from_keys("llama", keys, &model, error);
+    mt_assert_ok(mt_model_from_keys("llama", keys, &model, error), error);
     json_decref(keys);
-    r = r ? r : bed_try(&bed, model, setting, error);
+    int r = bed_try(&bed, model, setting, error);
+    if (!r)
+        assert_non_null(bed.executor);
     for (size_t s = 0; s < 2; s++)
         r = r ? r : mt_executor_step(bed.executor, batch, 1e-3, &result, error);
     r = r ? r : mt_executor_evaluate(bed.executor, batch, &loss_sum, &targets, error);

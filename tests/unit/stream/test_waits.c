@@ -51,8 +51,9 @@ static struct setting busy_setting(size_t kind)
     setting.device_options.test_delay_microseconds = 200;
     return setting;
 }
-#define KINDS 5u /* the last with the first layer frozen: then only the embedding waits for the pass's end   \
-                  */
+#define KINDS                                                                                                \
+    5u /* the last with the first layer frozen: then only the embedding waits for the pass's end             \
+        */
 
 static void train(size_t kind)
 {
