@@ -345,7 +345,7 @@ int mt_executor_step(struct mt_executor *executor, const struct mt_batch *batch,
                      struct mt_step_result *result, struct mt_error *error)
 {
     const double start = mt_time_monotonic();
-    const void *dx;
+    const void *dx = NULL;
     *result = (struct mt_step_result){0};
     MT_TRY(refuse_broken(executor, error));
     MT_TRY(mt_microbatches_load(&executor->batches, batch, executor->model->vocab_size, error));

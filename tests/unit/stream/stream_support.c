@@ -95,6 +95,8 @@ struct setting usual_setting(size_t rows, size_t tokens)
 static struct mt_batch *batch_room(size_t rows)
 {
     struct mt_batch *batch = calloc(1, sizeof *batch);
+    assert_non_null(batch);
+    assert_true(rows > 0);
     batch->num_sequences = rows;
     batch->sequences = calloc(rows, sizeof *batch->sequences);
     return batch;
@@ -102,6 +104,7 @@ static struct mt_batch *batch_room(size_t rows)
 
 static void sequence_room(struct mt_sequence *sequence, size_t row, size_t tokens)
 {
+    assert_true(tokens > 0);
     *sequence = (struct mt_sequence){
         .tokens = tokens,
         .ids = calloc(tokens, sizeof(int32_t)),
