@@ -125,6 +125,10 @@ static int build(struct mt_executor *executor, struct mt_device *device, struct 
     const size_t interval = executor->interval;
 
     MT_TRY(check_options(options, model, error));
+    struct mt_device_info info;
+    device->api->info(device, &info);
+    if (executor->element == 2 && !info.supports_bf16)
+        return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_JOB, "%s cannot compute in bfloat16", info.name);
     MT_TRY(mt_rig_open(rig, device, model, mt_store_compute_dtype(executor->store),
                        options->max_sequence_tokens, error));
     MT_TRY(mt_microbatches_init(&executor->batches, &executor->blocks, !executor->in_place,
@@ -308,6 +312,8 @@ static int run_step(struct mt_executor *executor, const void **dx, struct mt_err
         mt_host_end(executor->rig.device, &clear);
     }
     r = mt_rig_synchronize(&executor->rig, error);
+    /* The updates of the step before are all made by now: none may have spoilt a parameter. */
+    r = r || executor->in_backward ? r : mt_updater_check(executor->updater, error);
     if (r)
         executor->broken = true;
     return r;
@@ -381,6 +387,7 @@ static int evaluate(struct mt_executor *executor, const struct mt_batch *batch, 
     if (r)
         return broken(executor, r, error);
     r = mt_rig_synchronize(&executor->rig, error);
+    r = r ? r : mt_updater_check(executor->updater, error);
     if (r) {
         executor->broken = true;
         return r;

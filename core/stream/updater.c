@@ -177,14 +177,24 @@ void mt_updater_wait(struct mt_updater *updater, size_t group)
     pthread_mutex_unlock(&updater->lock);
 }
 
-int mt_updater_drain(struct mt_updater *updater, struct mt_error *error)
+static int report(struct mt_updater *updater, bool wait, struct mt_error *error)
 {
     pthread_mutex_lock(&updater->lock);
-    while (updater->count)
+    while (wait && updater->count)
         pthread_cond_wait(&updater->finished, &updater->lock);
     const struct mt_error failure = updater->failure;
     pthread_mutex_unlock(&updater->lock);
     if (failure.code && error)
         *error = failure;
     return failure.code;
+}
+
+int mt_updater_drain(struct mt_updater *updater, struct mt_error *error)
+{
+    return report(updater, true, error);
+}
+
+int mt_updater_check(struct mt_updater *updater, struct mt_error *error)
+{
+    return report(updater, false, error);
 }

@@ -34,5 +34,7 @@ void mt_updater_wait(struct mt_updater *updater, size_t group);
 /* Returns when none is. The first failure: a spoilt master or a gradient that is not finite
  * (MT_REASON_NON_FINITE_LOSS), or the device's. It stays. */
 int mt_updater_drain(struct mt_updater *updater, struct mt_error *error);
+/* The same without waiting. */
+int mt_updater_check(struct mt_updater *updater, struct mt_error *error);
 
 #endif

@@ -147,6 +147,30 @@ static void without_skipped_steps_a_gradient_that_is_not_finite_is_an_error(void
     batch_free(batch);
 }
 
+/* The update is deferred, so it is the next call that tells. */
+static void an_update_that_spoils_a_parameter_is_an_error(void **state)
+{
+    (void)state;
+    const size_t lengths[2] = {8, 19};
+    for (size_t i = 0; i < 2; i++) {
+        struct setting setting = usual_setting(2, 32);
+        struct mt_error error = {0};
+        struct mt_step_result result;
+        struct mt_batch *batch = batch_new(2, lengths, 61, 1);
+        struct bed bed;
+        bed_open(&bed, small, &setting);
+        mt_assert_ok(mt_executor_step(bed.executor, batch, 1e39, &result, &error), &error);
+        if (i == 0)
+            assert_int_not_equal(mt_executor_step(bed.executor, batch, 1e-3, &result, &error), 0);
+        else
+            assert_int_not_equal(mt_executor_finish(bed.executor, &error), 0);
+        assert_int_equal(error.reason, MT_REASON_NON_FINITE_LOSS);
+        mt_assert_mentions(error.message, "learning rate");
+        bed_close(&bed);
+        batch_free(batch);
+    }
+}
+
 static void an_evaluation_sees_the_deferred_updates(void **state)
 {
     (void)state;
@@ -315,6 +339,7 @@ int main(void)
         cmocka_unit_test(documents_of_a_pack_do_not_see_each_other),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing),
         cmocka_unit_test(without_skipped_steps_a_gradient_that_is_not_finite_is_an_error),
+        cmocka_unit_test(an_update_that_spoils_a_parameter_is_an_error),
         cmocka_unit_test(an_evaluation_sees_the_deferred_updates),
         cmocka_unit_test(frozen_parameters_keep_their_bits),
         cmocka_unit_test(what_no_reader_may_hand_over_is_refused),
