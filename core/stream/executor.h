@@ -83,8 +83,8 @@ static inline bool mt_executor_updates_in_backward(const struct mt_executor_opti
 }
 
 /* One optimizer step. A batch with no target token is refused (-EINVAL, MT_REASON_BAD_DATA). Ids and labels
- * outside the vocabulary are refused before anything runs. After an error from a fault the executor only can
- * be freed. */
+ * outside the vocabulary are refused before anything runs. An update that made a parameter not finite is
+ * reported by the step after it, or by finish. After that, or a fault, the executor can only be freed. */
 int mt_executor_step(struct mt_executor *executor, const struct mt_batch *batch, double learning_rate,
                      struct mt_step_result *result, struct mt_error *error);
 
