@@ -156,12 +156,12 @@ static bool resolve(struct mt_jrun *run, size_t count, struct mt_jvalue *start, 
             bounds->step = length + 1;
     }
     const bool down = bounds->step < 0;
+    const int64_t width = down ? -bounds->step : bounds->step;
     const int64_t lowest = down ? -1 : 0, highest = down ? length - 1 : length;
     if (!bound(run, start, length, lowest, highest, down ? highest : lowest, &bounds->start) ||
         !bound(run, stop, length, lowest, highest, down ? lowest : highest, &bounds->stop))
         return false;
     const int64_t distance = down ? bounds->start - bounds->stop : bounds->stop - bounds->start;
-    const int64_t width = down ? -bounds->step : bounds->step;
     bounds->count = distance > 0 ? (size_t)((distance - 1) / width + 1) : 0;
     return true;
 }

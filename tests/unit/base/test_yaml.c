@@ -161,6 +161,7 @@ static void lines_are_those_of_the_keys(void **state)
                                       "      r: 3\n"
                                       "again: *anchor\n",
                                       &lines);
+    assert_non_null(value);
     static const struct {
         const char *pointer;
         int line;
