@@ -71,6 +71,12 @@ struct mt_control {
 
     /* Ready: the database answers and the scheduler runs. false with a sentence otherwise. */
     bool (*ready)(void *context, struct mt_error *error);
+
+    /* What the job would take of a machine, or of this one (`machine` NULL; members as in docs/plan.md, text
+     * or numbers). *plan: new reference. INVALID: *errors as submit's. BAD_CURSOR: the machine is wrong. A
+     * process is asked: it takes up to a few seconds. */
+    enum mt_control_result (*plan)(void *context, const json_t *document, const json_t *machine,
+                                   json_t **plan, json_t **errors, struct mt_error *error);
 };
 
 /* ---- the server itself (api/server.c), called by daemon/megatraind ---- */

@@ -7,6 +7,7 @@
 #include "api/metrics.h"
 #include "api/openapi.h"
 #include "api/page.h"
+#include "api/plans.h"
 #include "api/probes.h"
 #include "api/problem.h"
 #include "api/server.h"
@@ -60,6 +61,16 @@ static const struct mt_route_parameter log_parameters[] = {
     {.name = "follow",
      .summary = "go on with new lines until the job ends: plain lines, or one JSON object a line",
      .type = MT_PARAMETER_SWITCH},
+    {0}};
+
+static const struct mt_route_parameter plan_parameters[] = {
+    {.name = "gpu_memory", .summary = "plan for a GPU with so much memory, as 24G"},
+    {.name = "host_memory", .summary = "host memory that the job may use, as 128G"},
+    {.name = "bus_gbps", .summary = "copies between host and device, each direction, 1e9 bytes a second"},
+    {.name = "bus_latency_us", .summary = "added to each copy, microseconds"},
+    {.name = "device_tflops", .summary = "matrix products that the device reaches, 1e12 a second"},
+    {.name = "device_gbps", .summary = "the device's own memory, 1e9 bytes a second"},
+    {.name = "dram_gbps", .summary = "the host's memory, 1e9 bytes a second"},
     {0}};
 
 #define JOB_ANSWER(code, words)                                                                              \
@@ -133,6 +144,14 @@ static const struct mt_route routes[] = {
      .handler = mt_job_checkpoints,
      .summary = "The checkpoints on disk, newest first.",
      .answers = {{.status = 200, .schema = "CheckpointList", .summary = "checkpoints"}}},
+    {.method = "POST",
+     .pattern = "/plan",
+     .handler = mt_plans_make,
+     .flags = MT_ROUTE_BODY,
+     .summary = "What a job would take of this or another machine, without running it.",
+     .body_schema = "JobDocument",
+     .parameters = plan_parameters,
+     .answers = {{.status = 200, .schema = "Plan", .summary = "the plan, whether it fits or not"}}},
     {.method = "GET",
      .pattern = "/metrics",
      .handler = mt_metrics,
@@ -178,7 +197,6 @@ static const struct mt_route routes[] = {
     NOT_BUILT("POST", "/jobs/{id}/export", "exporting over the API"),
     NOT_BUILT("GET", "/exports/{id}", "exporting over the API"),
     NOT_BUILT("GET", "/exports/{id}/files/{name}", "exporting over the API"),
-    NOT_BUILT("POST", "/plan", "planning over the API"),
     NOT_BUILT("GET", "/devices", "listing devices over the API"),
     NOT_BUILT("GET", "/models", "listing models over the API"),
     NOT_BUILT("GET", "/datasets", "listing data sets over the API"),

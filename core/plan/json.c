@@ -83,7 +83,10 @@ json_t *mt_plan_json(const struct mt_plan *plan)
         rates_json(&plan->machine));
     if (json && !plan->fits) {
         json_object_set_new(json, "problem", json_string(plan->problem));
-        json_object_set_new(json, "would_fit_with", changes_json(plan));
+        const bool hopeless = plan->store.total > plan->machine.host_bytes;
+        if (plan->num_changes > 0)
+            json_object_set_new(json, hopeless ? "device_would_fit_with" : "would_fit_with",
+                                changes_json(plan));
     }
     return json;
 }

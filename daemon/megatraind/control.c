@@ -177,5 +177,6 @@ void mt_control_fill(struct mt_control *control, struct mt_daemon *daemon)
         .job_active = job_active,
         .snapshot = mt_snapshot,
         .ready = ready,
+        .plan = mt_plan,
     };
 }

@@ -21,7 +21,7 @@ static void free_job(struct mt_job **job)
     mt_job_free(*job);
 }
 
-static enum mt_control_result refuse(struct mt_job_errors *found, json_t **errors, struct mt_error *error)
+enum mt_control_result mt_control_refuse(struct mt_job_errors *found, json_t **errors, struct mt_error *error)
 {
     *errors = mt_job_errors_json(found);
     size_t count = found->count;
@@ -36,11 +36,11 @@ static enum mt_control_result refuse(struct mt_job_errors *found, json_t **error
 }
 
 /* Paths of a document are relative to the state folder, and stay below it and the configured roots. */
-static int parse(const struct mt_daemon *daemon, const json_t *document, struct mt_job **job,
-                 struct mt_job_errors *errors)
+int mt_control_parse(const struct mt_daemon *daemon, const json_t *document, enum mt_job_purpose purpose,
+                     struct mt_job **job, struct mt_job_errors *errors)
 {
     struct mt_job_context context = {
-        .purpose = MT_JOB_RUN,
+        .purpose = purpose,
         .model_base = daemon->models_folder,
         .dataset_base = daemon->datasets_folder,
         .dataset_dir = daemon->datasets_folder,
@@ -138,8 +138,8 @@ enum mt_control_result mt_submit(void *context, const struct mt_control_submissi
     }
     struct mt_job_errors found = {0};
     mt_cleanup(free_job) struct mt_job *job = NULL;
-    if (parse(daemon, submission->document, &job, &found) < 0)
-        return refuse(&found, errors, error);
+    if (mt_control_parse(daemon, submission->document, MT_JOB_RUN, &job, &found) < 0)
+        return mt_control_refuse(&found, errors, error);
     mt_job_errors_free(&found);
     *errors = look_at_model_and_data(daemon, submission->document, job);
     if (*errors) {

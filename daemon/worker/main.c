@@ -79,8 +79,11 @@ int main(int argc, char **argv)
     }
     if (strcmp(task, "probe") == 0)
         return mt_worker_probe(&options);
+    if (strcmp(task, "plan") == 0)
+        return mt_worker_plan();
     if (!train) {
-        fprintf(stderr, "megatrain-worker: the task '%s' is not supported yet; known: train, probe\n", task);
+        fprintf(stderr, "megatrain-worker: the task '%s' is not supported yet; known: train, probe, plan\n",
+                task);
         return mt_reason_exit_code(MT_REASON_USAGE);
     }
     struct mt_error error = {0};

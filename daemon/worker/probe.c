@@ -1,6 +1,6 @@
-/* probe.c: what of a submitted job only model and data can tell, found out before the job is accepted: its
- * config.json, tokenizer and weights, and the beginning of each data file. Nothing is tokenised, no tensor
- * read. */
+/* probe.c: what of a submitted job only model, data and machine can tell, found out before the job is
+ * accepted: its config.json, tokenizer and weights, the beginning of each data file, and whether it can ever
+ * fit. Nothing is tokenised, no tensor read. */
 #include "core/base/cleanup.h"
 #include "core/base/document.h"
 #include "core/base/file.h"
@@ -48,6 +48,26 @@ static int check_model(struct mt_job *job, struct mt_error *error)
     return result;
 }
 
+/* Whether this machine will ever hold the job, and what of it would fit. */
+static int check_fit(const struct mt_job *job, json_t *findings, struct mt_error *error)
+{
+    struct mt_plan plan;
+    int result = mt_worker_plan_job(job, NULL, false, &plan, error);
+    if (result < 0 || plan.fits)
+        return result;
+    char pointer[64] = "/model", suggestion[64];
+    if (plan.num_changes > 0) {
+        snprintf(pointer, sizeof pointer, "/%s", plan.changes[0].key);
+        *strchr(pointer, '.') = '/';
+        snprintf(suggestion, sizeof suggestion, "%s", plan.changes[0].value);
+    }
+    json_t *finding = json_pack("{s:s, s:s}", "pointer", pointer, "detail", plan.problem);
+    if (plan.num_changes > 0)
+        json_object_set_new(finding, "suggestion", json_string(suggestion));
+    json_array_append_new(findings, finding);
+    return 0;
+}
+
 /* An error of the job becomes a finding; only what is no fault of the job (memory) is an error here. */
 static int note(json_t *findings, const char *pointer, int result, struct mt_error *error)
 {
@@ -83,6 +103,8 @@ static int probe(const char *job_folder, json_t *findings, struct mt_error *erro
     if (result == 0)
         result = note(findings, options.name ? "/dataset/name" : "/dataset/path",
                       mt_dataset_probe(&options, error), error);
+    if (result == 0 && json_array_size(findings) == 0)
+        result = check_fit(job, findings, error);
     mt_job_free(job);
     return result;
 }

@@ -3,6 +3,7 @@
 #define MT_WORKER_TASKS_H
 
 #include "core/base/pool.h"
+#include "core/plan/plan.h"
 #include "daemon/worker/link.h"
 
 struct mt_worker_options {
@@ -19,5 +20,14 @@ int mt_worker_train(const struct mt_worker_options *options);
  * named, and prints what is wrong with them as a JSON list of {pointer, detail, suggestion?}. Returns the
  * exit code: 0 when it could look, whatever it found. */
 int mt_worker_probe(const struct mt_worker_options *options);
+
+/* Reads {"job": document, "machine": {...}} (core/plan/machine.h) on standard input and prints {"plan":
+ * {...}},
+ * {"errors": [{pointer, detail, suggestion?}]} for a document that cannot be planned, or {"usage": sentence}
+ * for a machine that cannot be. Returns the exit code: 0 when it could answer. */
+int mt_worker_plan(void);
+/* The plan of a job on the machine that `machine` (may be NULL: this one) tells of. */
+int mt_worker_plan_job(const struct mt_job *job, const json_t *machine, bool measure, struct mt_plan *plan,
+                       struct mt_error *error);
 
 #endif

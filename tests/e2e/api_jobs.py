@@ -236,7 +236,7 @@ def what_is_not_built_yet_is_501_and_named():
     job = server.submit()
     for method, path in [("GET", f"/jobs/{job}/chart.svg"), ("GET", f"/jobs/{job}/events"), ("GET", "/events"),
                          ("POST", f"/jobs/{job}/export"), ("GET", f"/exports/{job}"),
-                         ("GET", f"/exports/{job}/files/model.gguf"), ("POST", "/plan"), ("GET", "/devices"),
+                         ("GET", f"/exports/{job}/files/model.gguf"), ("GET", "/devices"),
                          ("GET", "/models"), ("GET", "/datasets"), ("POST", "/datasets"), ("DELETE", "/datasets/a")]:
         assert "ot supported yet" in server.ask(method, path).problem(501)["detail"]
     for method, path in [("GET", "/v1/models"), ("POST", "/v1/chat/completions"), ("GET", "/v1/files/a/content")]:
@@ -244,6 +244,18 @@ def what_is_not_built_yet_is_501_and_named():
         equal((answer.status, answer.headers["Content-Type"]), (501, "application/json"))
         equal(sorted(answer.json["error"]), ["code", "message", "param", "type"])
         equal(answer.headers["x-should-retry"], "false")
+
+
+@case
+def a_plan_takes_a_document_and_the_machine_of_the_query():
+    plan = server.post("/plan?gpu_memory=24G&bus_gbps=25", {"name": "x"}).json
+    equal(plan["machine"], {"gpu_memory": "24G", "bus_gbps": 25.0})
+    equal(plan["document"], {"name": "x"})
+    assert "lots" in server.post("/plan?gpu_memory=lots", {}).problem(400)["detail"]
+    server.post("/plan?gpus=2", {}).problem(400)
+    equal(server.post("/plan", {"invalid": True}).problem(422)["errors"][0]["pointer"], "/model")
+    server.post("/plan", []).problem(422)
+    server.ask("POST", "/plan").problem(415)
 
 
 @case

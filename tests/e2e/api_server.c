@@ -252,6 +252,30 @@ static json_t *fake_snapshot(void *context)
         "total_bytes", (json_int_t)1 << 40, "free_bytes", (json_int_t)1 << 39);
 }
 
+static enum mt_control_result fake_plan(void *context, const json_t *document, const json_t *machine,
+                                        json_t **plan, json_t **errors, struct mt_error *error)
+{
+    (void)context;
+    const char *memory = json_string_value(json_object_get(machine, "gpu_memory"));
+    if (memory && strcmp(memory, "lots") == 0) {
+        mt_error_set(error, -EINVAL, MT_REASON_USAGE, "gpu_memory takes a size, found \"lots\"");
+        return MT_CONTROL_BAD_CURSOR;
+    }
+    if (has(document, "invalid")) {
+        *errors = json_pack("[{s:s, s:s}]", "pointer", "/model", "detail", "the model is not known yet");
+        return MT_CONTROL_INVALID;
+    }
+    *plan = json_pack("{s:b, s:O, s:O, s:i, s:i, s:i, s:i, s:i, s:{s:s, s:i}, s:{s:i}, s:{s:i}, s:{s:i, s:i},"
+                      " s:f, s:{s:f}, s:s, s:f, s:f}",
+                      "fits", 1, "document", document, "machine", machine, "parameters", 10,
+                      "trainable_parameters", 10, "tokens_per_step", 4, "micro_batch_size", 1,
+                      "largest_micro_batch_size", 1, "device", "kind", "cpu", "total_bytes", 1, "host",
+                      "total_bytes", 1, "disk", "total_bytes", 1, "bus_bytes_per_step", "in", 0, "out", 0,
+                      "flops_per_step", 1e9, "stages", "forward", 0.5, "bound_by", "forward", "step_seconds",
+                      1.5, "tokens_per_second", 2.5);
+    return MT_CONTROL_OK;
+}
+
 static bool fake_ready(void *context, struct mt_error *error)
 {
     struct fake *fake = context;
@@ -274,7 +298,8 @@ int main(int argc, char **argv)
                                        .job_folder = fake_folder,
                                        .job_active = fake_active,
                                        .snapshot = fake_snapshot,
-                                       .ready = fake_ready};
+                                       .ready = fake_ready,
+                                       .plan = fake_plan};
     if (argc < 3)
         return 64;
     fake.folder = argv[1];

@@ -3,6 +3,7 @@
  */
 #include "core/device/cpu/device.h"
 
+#include "core/base/memory.h"
 #include "core/base/size.h"
 #include "core/device/cpu/blas.h"
 #include "core/device/cpu/cpu.h"
@@ -34,43 +35,6 @@ static void processor_name(char *name, size_t bytes)
     fclose(file);
 }
 
-static size_t read_number(const char *path)
-{
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return 0;
-    unsigned long long value = 0;
-    if (fscanf(file, "%llu", &value) != 1)
-        value = 0; /* "max" */
-    fclose(file);
-    return (size_t)value;
-}
-
-/* What this process may use of the host's memory: all of it, or its control group's limit. */
-static void host_memory(size_t *total, size_t *available)
-{
-    *total = *available = 0;
-    FILE *file = fopen("/proc/meminfo", "re");
-    if (file) {
-        char line[128];
-        unsigned long long kib;
-        while (fgets(line, sizeof line, file)) {
-            if (sscanf(line, "MemTotal: %llu", &kib) == 1)
-                *total = (size_t)kib * 1024;
-            else if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
-                *available = (size_t)kib * 1024;
-        }
-        fclose(file);
-    }
-    const size_t limit = read_number("/sys/fs/cgroup/memory.max");
-    if (limit && limit < *total) {
-        const size_t used = read_number("/sys/fs/cgroup/memory.current");
-        const size_t left = used < limit ? limit - used : 0;
-        *total = limit;
-        *available = mt_size_min(*available, left);
-    }
-}
-
 static void device_info(struct mt_device *device, struct mt_device_info *info)
 {
     const struct mt_cpu_device *cpu = (const struct mt_cpu_device *)device;
@@ -85,7 +49,8 @@ static void device_info(struct mt_device *device, struct mt_device_info *info)
         info->total_bytes = mt_cpu_memory_total(cpu->memory);
         info->free_bytes = mt_cpu_memory_available(cpu->memory);
     } else {
-        host_memory(&info->total_bytes, &info->free_bytes);
+        info->total_bytes = mt_memory_total();
+        info->free_bytes = mt_memory_available();
     }
 }
 
@@ -134,12 +99,10 @@ static int allocate_host(size_t alignment, size_t bytes, void **memory, struct m
         *memory = aligned_alloc(alignment, rounded);
     if (*memory)
         return 0;
-    size_t total, available;
-    host_memory(&total, &available);
     char asked[32], have[32];
     return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
                         "no host memory for a block of %s: %s are available",
-                        mt_size_format(bytes, asked, 32), mt_size_format(available, have, 32));
+                        mt_size_format(bytes, asked, 32), mt_size_format(mt_memory_available(), have, 32));
 }
 
 static int device_allocate(struct mt_device *device, size_t bytes, void **address, struct mt_error *error)

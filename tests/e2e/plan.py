@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Plans: on the command line, over HTTP, and in the way of jobs that can never fit; a run takes the memory that was
+planned.
+time limit: 200 s"""
+import glob
+import json
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from megatraind import Daemon, Skipped, case, equal, run_cases  # noqa: E402
+from training import ROOT, WORKER, Folder, tiny, write_documents  # noqa: E402
+
+KEYS = {"fits", "parameters", "trainable_parameters", "tokens_per_step", "micro_batch_size", "largest_micro_batch_size",
+        "device", "host", "disk", "bus_bytes_per_step", "flops_per_step", "stages", "bound_by", "step_seconds",
+        "tokens_per_second"}
+SMALL_GPU = ["--gpu-memory", "8G", "--host-memory", "32G", "--bus-gbps", "25", "--device-tflops", "100"]
+EIGHT_B = {"model": {"name": "meta-llama/Llama-3.1-8B"}, "dataset": {"path": "notes.txt"}}
+
+folder = Folder().__enter__()
+daemon = Daemon(worker=WORKER)
+write_documents(os.path.join(daemon.state, "datasets", "good.jsonl"), 30)
+
+
+def plan(*arguments, code=0):
+    return json.loads(folder.run("plan", *arguments, "--json", code=code))
+
+
+@case
+def the_command_line_plans_presets_and_documents():
+    found = plan("smollm2-360m", *SMALL_GPU)
+    assert KEYS <= set(found), KEYS - set(found)
+    equal((found["fits"], found["parameters"], found["tokens_per_step"]), (True, 361821120, 8192))
+    assert found["bound_by"] in found["stages"] and found["bus_bytes_per_step"]["in"] > 0, found
+    document = folder.job(tiny("nowhere.jsonl"))
+    found = plan(document)
+    equal((found["fits"], found["device"]["kind"], found["bus_bytes_per_step"]), (True, "cpu", {"in": 0, "out": 0}))
+    equal(plan(document, "--set", "device=cpu-discrete", "--set", "training.batch_size=2")["tokens_per_step"], 64)
+    folder.run("plan", "smollm2-360m", *SMALL_GPU, says=["fits", "360m", "bounds the step", "361821120"])
+    assert "llama-3.1-8b" in folder.run("plan", "--presets").split()
+
+
+@case
+def what_does_not_fit_says_so():
+    found = plan("llama-3.1-8b", *SMALL_GPU, code=70)
+    equal((found["fits"], found.get("would_fit_with")), (False, None))
+    assert found["device_would_fit_with"]["memory.num_grad_slabs"] < 4, found
+    assert "host needs 119" in found["problem"], found["problem"]
+    found = plan("llama-3.1-8b", "--gpu-memory", "6G", "--host-memory", "128G", "--set",
+                 "memory.checkpoint_interval=4", code=70)
+    assert found["would_fit_with"]["memory.checkpoint_interval"] < 4, found
+    folder.run("plan", "llama-3.1-8b", *SMALL_GPU, code=70, says=["does not fit", "fit on the device with memory.num_grad_slabs: 2"])
+
+
+@case
+def bad_arguments_are_named():
+    folder.run("plan", code=64, says=["give a job document"])
+    folder.run("plan", "smollm2-360m", "other", code=64, says=["other"])
+    folder.run("plan", "smollm2-360m", "--gpu-memory", "lots", code=64, says=["gpu_memory", "lots"])
+    folder.run("plan", "smollm2-360m", "--bus-gbps", "-3", code=64, says=["bus_gbps"])
+    folder.run("plan", "smollm2-360m", "--bus-gbps", "fast", code=64, says=["bus_gbps"])
+    folder.run("plan", "smollm2-360m", "--nothing", code=64, says=["--nothing"])
+    folder.run("plan", "Org/Nobody-7B", code=65, says=["Org/Nobody-7B is not known yet", "smollm2-135m"])
+    folder.run("plan", "missing.yaml", code=78, says=["there is no file missing.yaml"])
+    folder.run("plan", "smollm2-360m", "--set", "memory.store=nvme", code=78, says=["not supported yet"])
+    folder.run("plan", "smollm2-360m", "--set", "training.batch_sise=1", code=78, says=["batch_size"])
+
+
+@case
+def documents_of_this_family_of_tools_plan_unchanged():
+    data = os.environ.get("MT_TEST_DATA") or os.path.join(ROOT, "..", "shared", "data")
+    documents = sorted(glob.glob(os.path.join(data, "megatrain-configs", "*.yaml")))
+    if not documents:
+        raise Skipped("there is no megatrain-configs in $MT_TEST_DATA")
+    planned = 0
+    for path in documents:
+        process = folder.start("plan", path, "--gpu-memory", "80G", "--host-memory", "1T", "--json")
+        out, err = process.communicate(timeout=60)
+        if process.returncode == 0:
+            assert json.loads(out)["fits"], path
+            planned += 1
+        else:
+            assert "not known yet" in err or "not supported yet" in err, (path, err)
+            assert process.returncode in (65, 78), (path, process.returncode)
+    assert planned >= 1
+
+
+@case
+def the_api_plans_for_a_machine_that_nobody_has():
+    start = time.monotonic()
+    status, found = daemon.ask("POST", "/plan?gpu_memory=24G&host_memory=128G&bus_gbps=25&device_tflops=160", EIGHT_B)
+    took = time.monotonic() - start
+    equal(status, 200)
+    assert KEYS <= set(found), KEYS - set(found)
+    equal((found["fits"], found["parameters"], found["rates"]["bus_gbps"]), (True, 8030261248, 25.0))
+    assert took < 5, took
+    status, found = daemon.ask("POST", "/plan?gpu_memory=24G&host_memory=16G", EIGHT_B)
+    equal((status, found["fits"]), (200, False))
+    assert "host needs" in found["problem"]
+
+
+@case
+def a_wrong_question_has_its_own_answer():
+    status, found = daemon.ask("POST", "/plan?gpu_memory=lots", EIGHT_B)
+    equal(status, 400)
+    assert "gpu_memory" in found["detail"], found
+    unknown = {"model": {"name": "Org/Nobody-7B"}, "dataset": {"path": "notes.txt"}}
+    status, found = daemon.ask("POST", "/plan", unknown)
+    equal((status, found["errors"][0]["pointer"]), (422, "/model/name"))
+    assert "not known yet" in found["errors"][0]["detail"], found
+    status, found = daemon.ask("POST", "/plan", {**EIGHT_B, "training": {"batch_sise": 3}})
+    equal((status, found["errors"][0]["pointer"], found["errors"][0]["suggestion"]),
+          (422, "/training/batch_sise", "batch_size"))
+
+
+@case
+def what_can_never_fit_is_refused_with_the_numbers():
+    document = tiny("good.jsonl")
+    document["model"] = {"architecture": "llama", "hidden_size": 256, "num_layers": 12, "num_attention_heads": 4}
+    document["dataset"]["max_seq_len"] = 128
+    document["device"] = "cpu-discrete"
+    document["memory"] = {"device_limit": "24MiB", "checkpoint_interval": 12, "recompute": "always"}
+    status, found = daemon.ask("POST", "/jobs", document)
+    equal(status, 422)
+    error = found["errors"][0]
+    equal(error["pointer"], "/memory/checkpoint_interval")
+    assert "the device needs" in error["detail"] and "24.0 MiB" in error["detail"], error
+    document["memory"]["checkpoint_interval"] = int(error["suggestion"])
+    document["training"]["max_steps"] = 1
+    status, found = daemon.ask("POST", "/jobs", document)
+    equal(status, 201)
+    daemon.wait(found["id"], "completed", seconds=100)
+    # 400 GB of parameters fit no machine that runs this test.
+    document["model"] = {"architecture": "llama", "hidden_size": 16384, "num_layers": 120, "num_attention_heads": 128}
+    status, found = daemon.ask("POST", "/jobs", document)
+    equal((status, found["errors"][0]["pointer"]), (422, "/model"))
+    assert "host needs" in found["errors"][0]["detail"], found
+
+
+@case
+def a_run_takes_the_host_memory_that_was_planned():
+    write_documents(folder / "notes.jsonl", 60, words=40)
+    for device in ("cpu", "cpu-discrete"):
+        document = tiny("notes.jsonl", steps=2, every=0, micro_batch_size=2)
+        document["model"] = {"architecture": "llama", "hidden_size": 384, "num_layers": 8, "num_attention_heads": 6}
+        document["device"] = device
+        document["memory"] = {"recompute": "always"}
+        planned = plan(folder.job(document))["host"]["total_bytes"]
+        process = folder.start("train", folder.job(document), "--quiet", "--output-dir", f"run-{device}")
+        process.stdout.close()
+        process.stderr.close()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        equal(process.returncode, 0)
+        peak = usage.ru_maxrss * 1024
+        if "asan" in os.environ.get("MT_BUILD", "") or "tsan" in os.environ.get("MT_BUILD", ""):
+            continue  # what a sanitizer takes is not planned
+        assert abs(peak - planned) <= 0.02 * peak + (32 << 20), (device, peak >> 20, planned >> 20)
+
+
+try:
+    run_cases()
+finally:
+    daemon.close()
+    folder.__exit__()
