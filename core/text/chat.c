@@ -2,82 +2,66 @@
 #include "core/text/chat.h"
 
 #include "core/base/cleanup.h"
-#include "core/base/document.h"
-#include "core/base/file.h"
 #include "core/text/alpaca.h"
+#include "core/text/template.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_CONFIG_BYTES ((size_t)64 << 20)
+/* The Alpaca prompt is written in C; all others are Jinja templates. Changing what it renders must change its
+ * fingerprint: token caches and checkpoints go by it. */
+#define ALPACA "alpaca"
+#define ALPACA_FINGERPRINT "alpaca 1"
 
-/* A named template. Changing what one renders must change its fingerprint: token caches and checkpoints go by
- * it. */
 struct mt_chat {
-    const char *name;
-    const char *fingerprint;
-    int (*render)(const struct mt_message *messages, size_t num_messages, bool generation_prompt,
-                  struct mt_chat_rendering *rendering, struct mt_error *error);
+    char *name;
+    struct mt_template *template; /* NULL: Alpaca */
 };
 
-static const struct mt_chat named[] = {
-    {"alpaca", "alpaca 1", mt_alpaca_render},
-};
-
-/* Whether the folder's tokenizer comes with a chat template of its own. */
-static int has_template(const char *folder, bool *found, struct mt_error *error)
+static int fail_unknown(const char *name, struct mt_error *error)
 {
-    mt_autofree char *jinja = mt_path_join(folder, "chat_template.jinja");
-    mt_autofree char *config_path = mt_path_join(folder, "tokenizer_config.json");
-    if (!jinja || !config_path)
-        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
-    *found = mt_path_exists(jinja);
-    if (*found || !mt_path_exists(config_path))
-        return 0;
-
-    mt_autofree char *text = NULL;
-    size_t bytes;
-    int r = mt_file_read(config_path, MAX_CONFIG_BYTES, &text, &bytes, error);
-    if (r < 0)
-        return r;
-    mt_autojson json_t *config = NULL;
-    r = mt_json_parse(text, bytes, config_path, &config, error);
-    if (r < 0) {
-        if (error && r != -ENOMEM)
-            error->reason = MT_REASON_BAD_MODEL;
-        return r;
+    char names[512] = ALPACA;
+    for (const char *const *known = mt_template_names(); *known; known++) {
+        const size_t length = strlen(names);
+        snprintf(names + length, sizeof names - length, ", %s", *known);
     }
-    const json_t *template = json_object_get(config, "chat_template");
-    *found = template && !json_is_null(template);
-    return 0;
+    return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB, "there is no chat template \"%s\"; there are: %s",
+                        name, names);
 }
 
-int mt_chat_open(const char *name, const char *model_folder, struct mt_chat **chat, struct mt_error *error)
+int mt_chat_open(const char *name, const char *model_folder, struct mt_chat **result, struct mt_error *error)
 {
-    *chat = NULL;
-    bool found = false;
-    if (!name && model_folder) {
-        int r = has_template(model_folder, &found, error);
-        if (r < 0)
-            return r;
+    struct mt_template *template = NULL;
+    *result = NULL;
+    int r = 0;
+    if (!name && model_folder)
+        r = mt_template_load(model_folder, &template, error);
+    else if (name && strcmp(name, ALPACA) != 0)
+        r = mt_template_named(name, model_folder, &template, error);
+    if (r < 0)
+        return r;
+    if (name && strcmp(name, ALPACA) != 0 && !template)
+        return fail_unknown(name, error);
+    struct mt_chat *chat = calloc(1, sizeof *chat);
+    if (chat)
+        chat->name = strdup(name ? name : template ? "the model's own" : ALPACA);
+    if (!chat || !chat->name) {
+        mt_template_free(template);
+        free(chat);
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
     }
-    if (found)
-        return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
-                            "%s: the model's own chat template is not supported yet", model_folder);
-    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
-        if (strcmp(name ? name : "alpaca", named[i].name) == 0) {
-            *chat = malloc(sizeof **chat);
-            if (!*chat)
-                return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
-            **chat = named[i];
-            return 0;
-        }
-    return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_JOB,
-                        "the chat template \"%s\" is not supported yet; there is: alpaca", name);
+    chat->template = template;
+    *result = chat;
+    return 0;
 }
 
 void mt_chat_free(struct mt_chat *chat)
 {
+    if (!chat)
+        return;
+    mt_template_free(chat->template);
+    free(chat->name);
     free(chat);
 }
 
@@ -88,7 +72,7 @@ const char *mt_chat_name(const struct mt_chat *chat)
 
 const char *mt_chat_fingerprint(const struct mt_chat *chat)
 {
-    return chat->fingerprint;
+    return chat->template ? mt_template_fingerprint(chat->template) : ALPACA_FINGERPRINT;
 }
 
 void mt_chat_rendering_free(struct mt_chat_rendering *rendering)
@@ -98,10 +82,76 @@ void mt_chat_rendering_free(struct mt_chat_rendering *rendering)
     *rendering = (struct mt_chat_rendering){0};
 }
 
+static int out_of_memory(struct mt_error *error)
+{
+    return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a prompt");
+}
+
+/* A message as a template has it; the Alpaca column `input` stands below the text. */
+static json_t *message_object(const struct mt_message *message)
+{
+    static const char *const roles[] = {"system", "user", "assistant"};
+    mt_cleanup(mt_text_free) struct mt_text content = {0};
+    if (mt_text_append_utf8(&content, message->text, message->bytes) < 0 ||
+        (message->input_bytes && (mt_text_append(&content, "\n", 1) < 0 ||
+                                  mt_text_append_utf8(&content, message->input, message->input_bytes) < 0)))
+        return NULL;
+    json_t *text = json_stringn(content.bytes ? content.data : "", content.bytes);
+    return json_pack("{s:s, s:o}", "role", roles[message->role], "content", text);
+}
+
 int mt_chat_render(const struct mt_chat *chat, const struct mt_message *messages, size_t num_messages,
                    bool generation_prompt, struct mt_chat_rendering *rendering, struct mt_error *error)
 {
-    return chat->render(messages, num_messages, generation_prompt, rendering, error);
+    if (!chat->template)
+        return mt_alpaca_render(messages, num_messages, generation_prompt, rendering, error);
+    mt_autojson json_t *list = json_array();
+    for (size_t i = 0; list && i < num_messages; i++)
+        if (json_array_append_new(list, message_object(&messages[i])) < 0)
+            return out_of_memory(error);
+    return list ? mt_template_render(chat->template, list, generation_prompt, rendering, error)
+                : out_of_memory(error);
+}
+
+/* The plain messages that Alpaca knows. */
+static int alpaca_render_json(const json_t *conversation, bool generation_prompt,
+                              struct mt_chat_rendering *rendering, struct mt_error *error)
+{
+    const json_t *list =
+        json_is_object(conversation) ? json_object_get(conversation, "messages") : conversation;
+    const json_t *tools = json_is_object(conversation) ? json_object_get(conversation, "tools") : NULL;
+    if (!json_is_array(list) || json_array_size(list) == 0 || (tools && !json_is_null(tools)))
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_DATA,
+                            "the Alpaca prompt takes a list of messages, and has no form for tools");
+    mt_autofree struct mt_message *messages = calloc(json_array_size(list), sizeof *messages);
+    if (!messages)
+        return out_of_memory(error);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *message = json_array_get(list, i), *content = json_object_get(message, "content");
+        const char *role = json_string_value(json_object_get(message, "role"));
+        if (!role || !json_is_string(content) || json_object_get(message, "tool_calls") ||
+            (strcmp(role, "system") != 0 && strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0))
+            return mt_error_set(
+                error, -EINVAL, MT_REASON_BAD_DATA,
+                "message %zu: the Alpaca prompt knows the roles system, user and assistant, and texts",
+                i + 1);
+        messages[i] = (struct mt_message){
+            .role = role[0] == 's'   ? MT_CHAT_SYSTEM
+                    : role[0] == 'u' ? MT_CHAT_USER
+                                     : MT_CHAT_ASSISTANT,
+            .text = json_string_value(content),
+            .bytes = json_string_length(content),
+        };
+    }
+    return mt_alpaca_render(messages, json_array_size(list), generation_prompt, rendering, error);
+}
+
+int mt_chat_render_json(const struct mt_chat *chat, const json_t *conversation, bool generation_prompt,
+                        struct mt_chat_rendering *rendering, struct mt_error *error)
+{
+    return chat->template
+               ? mt_template_render(chat->template, conversation, generation_prompt, rendering, error)
+               : alpaca_render_json(conversation, generation_prompt, rendering, error);
 }
 
 /* Appends `value` until `learned` is as long as `ids`. */
@@ -113,26 +163,44 @@ static int mark(struct mt_ids *learned, const struct mt_ids *ids, size_t base, i
     return r;
 }
 
+/* A Jinja template writes the begin token itself; around the Alpaca prompt the tokenizer puts it. */
+static int encode(const struct mt_chat *chat, const struct mt_tokenizer *tokenizer,
+                  const struct mt_chat_rendering *rendering, struct mt_ids *ids, struct mt_ids *learned,
+                  struct mt_error *error)
+{
+    int r = 0;
+    /* Where the marks of this conversation stand when `learned` goes on from earlier ones. */
+    const size_t base = learned ? ids->count - learned->count : 0;
+    for (size_t i = 0; r == 0 && i < rendering->num_parts; i++) {
+        const struct mt_chat_part *part = &rendering->parts[i];
+        const size_t first = ids->count;
+        r = mt_tokenizer_encode(tokenizer, rendering->text.data + part->offset, part->bytes,
+                                i == 0 && !chat->template, ids, error);
+        if (i == 0)
+            mt_tokenizer_single_begin(tokenizer, ids, first);
+        const int32_t end = mt_tokenizer_end(tokenizer);
+        if (r == 0 && part->end && end != MT_TOKEN_NONE && mt_ids_push(ids, end) < 0)
+            r = out_of_memory(error);
+        if (r == 0 && learned && mark(learned, ids, base, part->answer) < 0)
+            r = out_of_memory(error);
+    }
+    return r;
+}
+
 int mt_chat_encode(const struct mt_chat *chat, const struct mt_tokenizer *tokenizer,
                    const struct mt_message *messages, size_t num_messages, bool generation_prompt,
                    struct mt_ids *ids, struct mt_ids *learned, struct mt_error *error)
 {
     mt_cleanup(mt_chat_rendering_free) struct mt_chat_rendering rendering = {0};
     int r = mt_chat_render(chat, messages, num_messages, generation_prompt, &rendering, error);
-    /* Where the marks of this conversation stand when `learned` goes on from earlier ones. */
-    const size_t base = learned ? ids->count - learned->count : 0;
-    for (size_t i = 0; r == 0 && i < rendering.num_parts; i++) {
-        const struct mt_chat_part *part = &rendering.parts[i];
-        const size_t first = ids->count;
-        r = mt_tokenizer_encode(tokenizer, rendering.text.data + part->offset, part->bytes, i == 0, ids,
-                                error);
-        if (i == 0)
-            mt_tokenizer_single_begin(tokenizer, ids, first);
-        const int32_t end = mt_tokenizer_end(tokenizer);
-        if (r == 0 && part->end && end != MT_TOKEN_NONE && mt_ids_push(ids, end) < 0)
-            r = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a prompt");
-        if (r == 0 && learned && mark(learned, ids, base, part->answer) < 0)
-            r = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a prompt");
-    }
-    return r;
+    return r == 0 ? encode(chat, tokenizer, &rendering, ids, learned, error) : r;
+}
+
+int mt_chat_encode_json(const struct mt_chat *chat, const struct mt_tokenizer *tokenizer,
+                        const json_t *conversation, bool generation_prompt, struct mt_ids *ids,
+                        struct mt_ids *learned, struct mt_error *error)
+{
+    mt_cleanup(mt_chat_rendering_free) struct mt_chat_rendering rendering = {0};
+    int r = mt_chat_render_json(chat, conversation, generation_prompt, &rendering, error);
+    return r == 0 ? encode(chat, tokenizer, &rendering, ids, learned, error) : r;
 }

@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/text/tokenizer.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,9 +27,9 @@ struct mt_message {
 
 struct mt_chat;
 
-/* `name`: a named template ("alpaca"), or NULL for the one in `model_folder` (may be NULL), else the Alpaca
- * prompt as published. A folder's Jinja template and other names are refused as not supported yet
- * (MT_REASON_BAD_MODEL, MT_REASON_BAD_JOB). */
+/* `name`: a named template ("alpaca", "chatml", ...; core/text/template.h has them), or NULL for the one in
+ * `model_folder` (may be NULL), else the Alpaca prompt as published. Errors: MT_REASON_BAD_JOB for a name
+ * that is not known, MT_REASON_BAD_MODEL for a folder's template that does not parse. */
 int mt_chat_open(const char *name, const char *model_folder, struct mt_chat **chat, struct mt_error *error);
 void mt_chat_free(struct mt_chat *chat); /* NULL is fine */
 const char *mt_chat_name(const struct mt_chat *chat);
@@ -55,11 +56,18 @@ void mt_chat_rendering_free(struct mt_chat_rendering *rendering); /* leaves {0} 
 int mt_chat_render(const struct mt_chat *chat, const struct mt_message *messages, size_t num_messages,
                    bool generation_prompt, struct mt_chat_rendering *rendering, struct mt_error *error);
 
+/* The same for a conversation as mt_template_render takes it: messages with tools, parts and reasoning. */
+int mt_chat_render_json(const struct mt_chat *chat, const json_t *conversation, bool generation_prompt,
+                        struct mt_chat_rendering *rendering, struct mt_error *error);
+
 /* Renders and tokenises: appends the ids, and to `learned` (may be NULL) one entry an id, 1 where the token
  * belongs to an answer (its end token included) and 0 elsewhere. Exactly one begin token stands first where
  * the tokenizer has one. */
 int mt_chat_encode(const struct mt_chat *chat, const struct mt_tokenizer *tokenizer,
                    const struct mt_message *messages, size_t num_messages, bool generation_prompt,
                    struct mt_ids *ids, struct mt_ids *learned, struct mt_error *error);
+int mt_chat_encode_json(const struct mt_chat *chat, const struct mt_tokenizer *tokenizer,
+                        const json_t *conversation, bool generation_prompt, struct mt_ids *ids,
+                        struct mt_ids *learned, struct mt_error *error);
 
 #endif

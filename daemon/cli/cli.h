@@ -49,6 +49,7 @@ int mt_cli_complain_about_job(const char *file, const struct mt_job_errors *erro
 int mt_cli_train(int argc, char **argv);
 int mt_cli_plan(int argc, char **argv);
 int mt_cli_generate(int argc, char **argv);
+int mt_cli_render(int argc, char **argv);
 int mt_cli_schema(int argc, char **argv);
 int mt_cli_submit(int argc, char **argv);
 int mt_cli_jobs(int argc, char **argv);

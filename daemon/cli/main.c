@@ -15,6 +15,7 @@ static const struct command {
     {"train", mt_cli_train, "train a job in this process", false},
     {"plan", mt_cli_plan, "what a job takes and how long its steps last, without running it", false},
     {"generate", mt_cli_generate, "ask a model or a checkpoint for text", false},
+    {"render", mt_cli_render, "show a conversation as the model's chat template renders it", false},
     {"schema", mt_cli_schema, "print what a job document may hold, as JSON Schema or Markdown", false},
     {"submit", mt_cli_submit, "give a job to the daemon", true},
     {"jobs", mt_cli_jobs, "list jobs", true},

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -75,6 +76,65 @@ def difference(expected, got):
     return None
 
 
+QUESTION, ANSWERS = "Which question?", ["First answer.", "Second answer!"]
+PLAIN = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWERS[0]},
+         {"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWERS[1]}]
+# Their generation prompt is not what stands before an answer (Command R7B), or they render nothing without tools.
+NOT_TOLD = {"CohereForAI-c4ai-command-r7b-12-2024-tool_use.jinja"}
+
+
+def megatrain(folder, conversation, *options):
+    done = subprocess.run([os.path.join(BUILD, "megatrain"), "render", "--model", folder, *options],
+                          input=json.dumps(conversation).encode(), capture_output=True)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def check_learned(name, folder):
+    """The learned parts are the assistant's turns: a sentence, or nothing where they are."""
+    code, text, why = megatrain(folder, PLAIN)
+    if code:
+        return None  # the template itself refuses a conversation without tools
+    code, lines, why = megatrain(folder, PLAIN, "--learned")
+    if name in NOT_TOLD:
+        return None if code == 65 and "can't be told" in why else "an answer was told that can't be"
+    if code:
+        return why
+    parts = [json.loads(line) for line in lines.splitlines()]
+    if len(parts) != len(ANSWERS):
+        return f"{len(parts)} learned parts: {parts}"
+    for part, answer in zip(parts, ANSWERS):
+        if part.count(answer) != 1 or QUESTION in part or part not in text:
+            return f"learned: {part!r}"
+        rest = part.replace(answer, "").replace("<|", "").replace("|>", "")
+        if "user" in rest.replace("to=user", "") or ("assistant" in rest and "</assistant>" not in rest
+                                                     and "assistant_end" not in rest):
+            return f"a header is learned: {part!r}"
+    return None
+
+
+def check_arguments(folder, golden):
+    """Tool-call arguments as a text or as an object render alike."""
+    conversation = golden["conversations"]["call"]
+    as_text = json.loads(json.dumps(conversation))
+    function = as_text["messages"][1]["tool_calls"][0]["function"]
+    function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
+    one, other = megatrain(folder, conversation), megatrain(folder, as_text)
+    return None if one[:2] == other[:2] else f"{one[1] or one[2]!r} and {other[1] or other[2]!r}"
+
+
+def check_turns(folder, golden):
+    failed = 0
+    for name in golden["templates"]:
+        with tempfile.TemporaryDirectory() as model:
+            shutil.copy(os.path.join(folder, name), os.path.join(model, "chat_template.jinja"))
+            with open(os.path.join(model, "tokenizer_config.json"), "w", encoding="utf-8") as file:
+                json.dump({"bos_token": "<s>", "eos_token": {"content": "</s>"}}, file)
+            for what, why in (("learned", check_learned(name, model)), ("arguments", check_arguments(model, golden))):
+                print(f"not ok {what}: {name}: {why}" if why else f"ok {what}: {name}")
+                failed += bool(why)
+    return failed
+
+
 def main():
     with open(os.path.join(ROOT, "tests", "golden", "templates", "golden.json"), encoding="utf-8") as file:
         golden = json.load(file)
@@ -92,7 +152,7 @@ def main():
                  if (why := difference(expected, got))]
         print(f"not ok {name}: {wrong[0]}" if wrong else f"ok {name}")
         failed = failed or bool(wrong)
-    return int(failed)
+    return int(bool(check_turns(folder, golden)) or failed)
 
 
 if __name__ == "__main__":

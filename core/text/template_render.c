@@ -1,0 +1,375 @@
+/* Rendering a conversation, and finding the assistant's turns in the text. */
+#include "core/base/cleanup.h"
+#include "core/base/size.h"
+#include "core/text/template_internal.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct turns {
+    const struct mt_jinja_template *jinja;
+    json_t *variables; /* `messages` and `add_generation_prompt` are set anew for each rendering */
+    const json_t *messages;
+    struct mt_jinja_output whole;  /* the conversation */
+    struct mt_jinja_output before; /* a beginning of it */
+    struct mt_text prompt;         /* the generation prompt alone, where the template writes one */
+    struct mt_error *error;
+};
+
+/* The first `count` messages. */
+static int render(struct turns *turns, size_t count, bool generation_prompt, struct mt_jinja_output *output)
+{
+    json_t *messages = json_array();
+    for (size_t i = 0; messages && i < count; i++)
+        if (json_array_append(messages, json_array_get(turns->messages, i)) < 0)
+            break;
+    if (!messages || json_array_size(messages) != count ||
+        json_object_set_new(turns->variables, "messages", messages) < 0 ||
+        json_object_set_new(turns->variables, "add_generation_prompt", json_boolean(generation_prompt)) < 0)
+        return mt_error_set(turns->error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
+                            "out of memory for a conversation");
+    return mt_jinja_render(turns->jinja, turns->variables, NULL, output, turns->error);
+}
+
+static size_t common_beginning(const struct mt_text *a, const struct mt_text *b)
+{
+    const size_t most = mt_size_min(a->bytes, b->bytes);
+    size_t length = 0;
+    while (length < most && a->data[length] == b->data[length])
+        length++;
+    return length;
+}
+
+static bool begins_with(const struct mt_text *text, const struct mt_text *beginning)
+{
+    return common_beginning(text, beginning) == beginning->bytes;
+}
+
+static int add_part(struct mt_chat_rendering *rendering, size_t begin, size_t end, bool answer,
+                    struct mt_error *error)
+{
+    if (begin == end)
+        return 0;
+    if (rendering->num_parts == rendering->capacity) {
+        const size_t capacity = mt_size_max(rendering->capacity * 2, 4);
+        void *parts = reallocarray(rendering->parts, capacity, sizeof *rendering->parts);
+        if (!parts)
+            return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a conversation");
+        rendering->parts = parts;
+        rendering->capacity = capacity;
+    }
+    rendering->parts[rendering->num_parts++] =
+        (struct mt_chat_part){.offset = begin, .bytes = end - begin, .answer = answer};
+    return 0;
+}
+
+/* --- turn by turn
+ * ------------------------------------------------------------------------------------------------------- */
+
+/* A rendered answer has not the whole generation prompt: an empty block of reasoning is missing, say. What
+ * both have in common may by chance go on into the answer, so it ends with a line or a tag. */
+static int move_to_boundary(const struct mt_text *whole, const struct mt_text *prompted,
+                            const struct mt_text *plain, size_t *begin)
+{
+    if (!begins_with(whole, plain) || plain->bytes > *begin)
+        return -ENOENT;
+    while (*begin > plain->bytes && !strchr("\n>]", whole->data[*begin - 1]))
+        (*begin)--;
+    /* With nothing in common the answer would have another header, unless there is none to have. */
+    const bool only_reasoning =
+        prompted->bytes > plain->bytes && begins_with(prompted, plain) &&
+        memmem(prompted->data + plain->bytes, prompted->bytes - plain->bytes, "think", 5);
+    return *begin > plain->bytes || only_reasoning ? 0 : -ENOENT;
+}
+
+/* Where an answer begins: behind the generation prompt, or behind what the rendered answer has of it. */
+static int find_begin(struct turns *turns, size_t turn, size_t *begin)
+{
+    const struct mt_text *whole = &turns->whole.text;
+    int r = render(turns, turn, true, &turns->before);
+    if (r < 0)
+        return r;
+    *begin = common_beginning(whole, &turns->before.text);
+    if (*begin == turns->before.text.bytes)
+        return 0;
+    const struct mt_text prompted = turns->before.text; /* kept: the buffer is another's now */
+    turns->before.text = (struct mt_text){0};
+    r = render(turns, turn, false, &turns->before);
+    if (r == 0)
+        r = move_to_boundary(whole, &prompted, &turns->before.text, begin);
+    struct mt_text owned = prompted;
+    mt_text_free(&owned);
+    return r;
+}
+
+/* The end of the last line or tag before two texts part, if what was said lies before it. 0: no such place.
+ */
+static size_t boundary_before(const struct mt_text *whole, size_t begin, size_t end, const char *content)
+{
+    if (!content || !*content)
+        return 0;
+    while (end > begin && !strchr("\n>]", whole->data[end - 1]))
+        end--;
+    return end > begin && memmem(whole->data + begin, end - begin, content, strlen(content)) ? end : 0;
+}
+
+/* The last answer may be written otherwise than the same answer before other messages: with another end
+ * (gpt-oss), or with its reasoning (Qwen3). Its end is looked for without the former, then as the longest end
+ * of the answer as the last one that stands at `begin`. */
+static int find_rewritten_end(struct turns *turns, size_t turn, size_t begin, const struct mt_text *upto,
+                              size_t *end)
+{
+    const struct mt_text *whole = &turns->whole.text;
+    const char *content =
+        json_string_value(json_object_get(json_array_get(turns->messages, turn), "content"));
+    const size_t least = content && *content ? 4 : 8; /* so long that it is no chance */
+    for (size_t length = mt_size_min(upto->bytes, whole->bytes - begin); length >= least; length--)
+        if (memcmp(upto->data + upto->bytes - length, whole->data + begin, length) == 0) {
+            *end = begin + length;
+            return 0;
+        }
+    /* With a generation prompt behind it, it is not the last: up to where the prompt, or the next message,
+     * begins. */
+    struct mt_jinja_output prompted = {0};
+    int r = render(turns, turn + 1, true, &prompted);
+    const size_t common = r == 0 ? common_beginning(whole, &prompted.text) : 0;
+    *end = common;
+    if (turns->prompt.bytes && prompted.text.bytes >= turns->prompt.bytes &&
+        memcmp(prompted.text.data + prompted.text.bytes - turns->prompt.bytes, turns->prompt.data,
+               turns->prompt.bytes) == 0)
+        *end = prompted.text.bytes - turns->prompt.bytes;
+    else
+        *end = boundary_before(whole, begin, common, content);
+    mt_jinja_output_free(&prompted);
+    return r < 0 ? r : *end > begin && *end <= common ? 0 : -ENOENT;
+}
+
+static int find_end(struct turns *turns, size_t turn, size_t begin, size_t *end)
+{
+    const struct mt_text *upto = &turns->before.text;
+    int r = render(turns, turn + 1, false, &turns->before);
+    if (r < 0)
+        return r;
+    if (begins_with(&turns->whole.text, upto) && upto->bytes >= begin) {
+        *end = upto->bytes;
+        return 0;
+    }
+    return find_rewritten_end(turns, turn, begin, upto, end);
+}
+
+/* Whether an answer ends with what was said: the template has written no end-of-turn token. */
+static bool ends_with_content(const struct turns *turns, size_t turn, size_t begin, size_t end)
+{
+    const json_t *content = json_object_get(json_array_get(turns->messages, turn), "content");
+    const char *said = json_string_value(content);
+    size_t bytes = json_string_length(content);
+    while (bytes && isspace((unsigned char)said[bytes - 1]))
+        bytes--;
+    while (end > begin && isspace((unsigned char)turns->whole.text.data[end - 1]))
+        end--;
+    return bytes && end - begin >= bytes && memcmp(turns->whole.text.data + end - bytes, said, bytes) == 0;
+}
+
+/* White space that the template writes behind the end-of-turn token is not the answer's. */
+static size_t without_space(const struct mt_text *text, size_t begin, size_t end)
+{
+    size_t last = end;
+    while (last > begin && isspace((unsigned char)text->data[last - 1]))
+        last--;
+    return last > begin ? last : end;
+}
+
+static size_t skip_space(const struct mt_text *text, size_t at, size_t end)
+{
+    while (at < end && isspace((unsigned char)text->data[at]))
+        at++;
+    return at;
+}
+
+/* The length of a tag, `<...>`, at an offset; 0 where none stands there. */
+static size_t tag_at(const struct mt_text *text, size_t at, size_t end)
+{
+    const char *close = at < end && text->data[at] == '<' ? memchr(text->data + at, '>', end - at) : NULL;
+    return close ? (size_t)(close - (text->data + at)) + 1 : 0;
+}
+
+static bool tag_has(const struct mt_text *text, size_t at, size_t length, const char *word)
+{
+    return memmem(text->data + at, length, word, strlen(word));
+}
+
+/* An empty block of reasoning at the beginning of an answer, `<think></think>` or `</think>` alone, belongs
+ * to the prompt, as it does where a template writes it into the generation prompt: nobody said it. */
+static size_t behind_empty_reasoning(const struct mt_text *text, size_t begin, size_t end)
+{
+    size_t at = skip_space(text, begin, end), length = tag_at(text, at, end);
+    if (!length || !tag_has(text, at, length, "think"))
+        return begin;
+    if (text->data[at + 1] != '/') {
+        at = skip_space(text, at + length, end);
+        length = tag_at(text, at, end);
+    }
+    if (!length || text->data[at + 1] != '/' || !tag_has(text, at, length, "think"))
+        return begin;
+    at = skip_space(text, at + length, end);
+    return at < end ? at : begin;
+}
+
+/* Some templates write the end of a turn only before the next one. */
+static size_t behind_late_end(const struct mt_text *text, size_t end)
+{
+    static const char *const words[] = {"end", "eos", "eot"};
+    const size_t at = skip_space(text, end, text->bytes), length = tag_at(text, at, text->bytes);
+    for (size_t i = 0; length && i < sizeof words / sizeof *words; i++)
+        if (tag_has(text, at, length, words[i]))
+            return at + length;
+    return end;
+}
+
+/* The text before an answer, and the answer from its first own word to its end. Where nothing ends the last
+ * answer, the tokenizer's end token does: the model must learn to stop. */
+static int add_turn(struct turns *turns, size_t turn, size_t begin, size_t *end, size_t done,
+                    struct mt_chat_rendering *rendering)
+{
+    const struct mt_text *whole = &turns->whole.text;
+    const bool unended = ends_with_content(turns, turn, begin, *end);
+    *end = unended ? behind_late_end(whole, *end) : without_space(whole, begin, *end);
+    begin = behind_empty_reasoning(whole, begin, *end);
+    int r = add_part(rendering, done, begin, false, turns->error);
+    if (r == 0)
+        r = add_part(rendering, begin, *end, true, turns->error);
+    if (r == 0 && unended && *end == whole->bytes && rendering->num_parts)
+        rendering->parts[rendering->num_parts - 1].end = true;
+    return r;
+}
+
+static int parts_by_turns(struct turns *turns, struct mt_chat_rendering *rendering)
+{
+    size_t done = 0;
+    for (size_t turn = 0; turn < json_array_size(turns->messages); turn++) {
+        const char *role = json_string_value(json_object_get(json_array_get(turns->messages, turn), "role"));
+        size_t begin = 0, end = 0;
+        if (strcmp(role, "assistant") != 0)
+            continue;
+        int r = find_begin(turns, turn, &begin);
+        if (r == 0)
+            r = find_end(turns, turn, begin, &end);
+        if (r == -ENOENT || (r == 0 && begin < done))
+            return mt_error_set(
+                turns->error, -EINVAL, MT_REASON_BAD_DATA,
+                "message %zu: this answer can't be told from the rest of what the chat template "
+                "writes; a template with {%% generation %%} marks tells it",
+                turn + 1);
+        if (r < 0)
+            return r;
+        r = add_turn(turns, turn, begin, &end, done, rendering);
+        if (r < 0)
+            return r;
+        done = end;
+    }
+    return add_part(rendering, done, turns->whole.text.bytes, false, turns->error);
+}
+
+/* --- by the template's marks
+ * ------------------------------------------------------------------------------------------- */
+
+/* What a generation prompt adds to the messages before the first answer. */
+static int find_prompt(struct turns *turns)
+{
+    size_t first = 0;
+    while (first < json_array_size(turns->messages) &&
+           strcmp(json_string_value(json_object_get(json_array_get(turns->messages, first), "role")),
+                  "assistant") != 0)
+        first++;
+    if (first == 0 || first == json_array_size(turns->messages))
+        return 0;
+    struct mt_jinja_output plain = {0};
+    int r = render(turns, first, true, &turns->before);
+    if (r == 0)
+        r = render(turns, first, false, &plain);
+    if (r == 0 && begins_with(&turns->before.text, &plain.text) &&
+        turns->before.text.bytes > plain.text.bytes &&
+        mt_text_append(&turns->prompt, turns->before.text.data + plain.text.bytes,
+                       turns->before.text.bytes - plain.text.bytes) < 0)
+        r = -ENOMEM;
+    mt_jinja_output_free(&plain);
+    return r == -ENOMEM ? r : 0; /* what the template refuses here it refuses where it matters, too */
+}
+
+/* A mark may hold what the generation prompt writes, which is not learned. */
+static size_t behind_prompt(const struct turns *turns, size_t begin, size_t end)
+{
+    const struct mt_text *whole = &turns->whole.text;
+    const size_t most = mt_size_min(turns->prompt.bytes, end - begin);
+    size_t length = 0;
+    while (length < most && whole->data[begin + length] == turns->prompt.data[length])
+        length++;
+    while (length && length < turns->prompt.bytes && !strchr("\n>]", whole->data[begin + length - 1]))
+        length--;
+    return begin + length;
+}
+
+static int parts_by_marks(struct turns *turns, struct mt_chat_rendering *rendering)
+{
+    size_t done = 0;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < turns->whole.num_spans; i++) {
+        const struct mt_jinja_span *span = &turns->whole.spans[i];
+        if (span->begin < done) /* one within another: the outer one, which ends later, is what counts */
+            return -ENOENT;
+        const size_t begin = behind_empty_reasoning(&turns->whole.text,
+                                                    behind_prompt(turns, span->begin, span->end), span->end);
+        r = add_part(rendering, done, begin, false, turns->error);
+        if (r == 0)
+            r = add_part(rendering, begin, span->end, true, turns->error);
+        done = span->end;
+    }
+    return r == 0 ? add_part(rendering, done, turns->whole.text.bytes, false, turns->error) : r;
+}
+
+static int find_parts(struct turns *turns, bool generation_prompt, struct mt_chat_rendering *rendering)
+{
+    if (find_prompt(turns) < 0)
+        return mt_error_set(turns->error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
+                            "out of memory for a conversation");
+    if (turns->whole.num_spans && !turns->whole.spans_lost) {
+        const int r = parts_by_marks(turns, rendering);
+        if (r != -ENOENT)
+            return r;
+        rendering->num_parts = 0;
+    }
+    int r = parts_by_turns(turns, rendering);
+    if (r < 0 && r != -ENOMEM && generation_prompt) { /* nothing is learned of it */
+        rendering->num_parts = 0;
+        r = add_part(rendering, 0, turns->whole.text.bytes, false, turns->error);
+    }
+    return r;
+}
+
+int mt_template_render(const struct mt_template *template, const json_t *conversation, bool generation_prompt,
+                       struct mt_chat_rendering *rendering, struct mt_error *error)
+{
+    mt_autojson json_t *variables = NULL;
+    rendering->text.bytes = 0;
+    rendering->num_parts = 0;
+    int r = mt_template_variables(template, conversation, &variables, error);
+    if (r < 0)
+        return r;
+    mt_autojson json_t *messages = json_incref(json_object_get(variables, "messages"));
+    struct turns turns = {
+        .jinja = mt_template_for(template, variables),
+        .variables = variables,
+        .messages = messages,
+        .error = error,
+    };
+    r = render(&turns, json_array_size(messages), generation_prompt, &turns.whole);
+    if (r == 0)
+        r = find_parts(&turns, generation_prompt, rendering);
+    if (r == 0 && mt_text_append(&rendering->text, turns.whole.text.data, turns.whole.text.bytes) < 0)
+        r = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a conversation");
+    mt_jinja_output_free(&turns.whole);
+    mt_jinja_output_free(&turns.before);
+    mt_text_free(&turns.prompt);
+    return r;
+}
