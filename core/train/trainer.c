@@ -10,6 +10,7 @@
 #include "core/train/checkpoint_list.h"
 #include "core/train/manifest.h"
 #include "core/train/run.h"
+#include "core/train/state.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -106,33 +107,6 @@ static bool should_stop(void *context)
 
 /* --- checkpoints --------------------------------------------------------------------------------------- */
 
-/* A row whose evaluation was broken off goes into the state, so that the resumed run can write it again with
- * what the evaluation finds. */
-static json_t *row_to_json(const struct mt_step_row *row)
-{
-    return json_pack("{s:f, s:f, s:f, s:f, s:I, s:I, s:f, s:I, s:I}", "epoch", row->epoch, "loss", row->loss,
-                     "grad_norm", row->grad_norm, "learning_rate", row->learning_rate, "tokens",
-                     (json_int_t)row->tokens, "target_tokens", (json_int_t)row->target_tokens, "step_seconds",
-                     row->step_seconds, "skipped_steps", (json_int_t)row->skipped_steps, "attempt",
-                     (json_int_t)row->attempt);
-}
-
-static void row_from_json(const json_t *value, size_t step, struct mt_step_row *row)
-{
-    *row = (struct mt_step_row){
-        .step = step,
-        .epoch = json_number_value(json_object_get(value, "epoch")),
-        .loss = json_number_value(json_object_get(value, "loss")),
-        .grad_norm = json_number_value(json_object_get(value, "grad_norm")),
-        .learning_rate = json_number_value(json_object_get(value, "learning_rate")),
-        .tokens = (size_t)json_integer_value(json_object_get(value, "tokens")),
-        .target_tokens = (size_t)json_integer_value(json_object_get(value, "target_tokens")),
-        .step_seconds = json_number_value(json_object_get(value, "step_seconds")),
-        .skipped_steps = (size_t)json_integer_value(json_object_get(value, "skipped_steps")),
-        .attempt = (unsigned)json_integer_value(json_object_get(value, "attempt")),
-    };
-}
-
 static json_t *trainer_state(const struct trainer *trainer)
 {
     json_t *state =
@@ -144,6 +118,7 @@ static json_t *trainer_state(const struct trainer *trainer)
     if (!state)
         return NULL;
     json_object_set_new(state, "sampler", mt_sampler_state(trainer->run.sampler));
+    json_object_set_new(state, "schedule", mt_state_schedule(&trainer->run.schedule));
     if (trainer->best_step > 0)
         json_object_set_new(state, "best",
                             json_pack("{s:I, s:f}", "step", (json_int_t)trainer->best_step, "val_loss",
@@ -151,7 +126,7 @@ static json_t *trainer_state(const struct trainer *trainer)
     if (isfinite(trainer->last_loss))
         json_object_set_new(state, "loss", json_real(trainer->last_loss));
     if (trainer->evaluation_due)
-        json_object_set_new(state, "evaluation_due", row_to_json(&trainer->row));
+        json_object_set_new(state, "evaluation_due", mt_state_row(&trainer->row));
     return state;
 }
 
@@ -253,9 +228,13 @@ static int restore_state(struct trainer *trainer, const json_t *state, const cha
         trainer->last_loss = json_number_value(loss);
     const json_t *due = json_object_get(state, "evaluation_due");
     if (due && trainer->run.validation) {
-        row_from_json(due, trainer->step, &trainer->row);
+        mt_state_read_row(due, trainer->step, &trainer->row);
         trainer->has_row = trainer->evaluation_due = true;
     }
+    char course[256];
+    if (mt_state_new_course(json_object_get(state, "schedule"), &trainer->run.schedule, trainer->step, course,
+                            sizeof course))
+        log_line(trainer, LOG_WARNING, "the learning rate takes another course from here: %s", course);
     const char *kernel_set = json_string_value(json_object_get(state, "kernel_set"));
     if (kernel_set && strcmp(kernel_set, trainer->run.device_info.kernel_set) != 0)
         log_line(trainer, LOG_WARNING,

@@ -320,6 +320,12 @@ int mt_cli_train(int argc, char **argv)
     struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    /* A terminal that hangs up asks for a stop, too, unless nohup was told to ignore it; and a reader of the
+     * progress who goes away (`| head`) does not end the run. */
+    struct sigaction hangup;
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler == SIG_DFL)
+        sigaction(SIGHUP, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
     struct mt_job *job = NULL;
     bool asked = command.config || command.num_sets > 0 || command.data_path;
     if (asked && (code = read_job(&command, &job)) != 0)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Nothing calls out: training by hand, and a job under the daemon with its worker, run in a network of their own in
-which the kernel counts every attempt to send something, and there is none. The idle daemon is small."""
+which the kernel counts every attempt to send something, and there is none."""
 import json
 import os
 import signal

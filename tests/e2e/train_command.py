@@ -130,13 +130,24 @@ def resume_takes_its_own_document_and_no_other():
         equal(len(rows(folder / "run")), 6)
         # A change is told, and kept.
         folder.train(document, "run", "--resume", "--set", "training.max_steps=12",
-                     says=["changes", "training.max_steps 6 -> 12"])
+                     says=["changes", "training.max_steps 6 -> 12", "the learning rate takes another course", "step 7 "])
         equal([row["step"] for row in rows(folder / "run")], list(range(1, 13)))
         with open(folder / "run/job.json") as file:
             equal(json.load(file)["training"]["max_steps"], 12)
         # Other data under the same name is noticed.
         write_documents(data, 41)
         folder.run("train", "--resume", "--output-dir", "run", code=65, says=["other data"])
+
+
+@case
+def a_reader_of_the_progress_who_goes_away_does_not_end_the_run():
+    with Folder() as folder:
+        process = folder.start("train", folder.job(tiny(write_documents(folder / "d.jsonl", 40), steps=60, every=0)),
+                               "--output-dir", "run")
+        process.stderr.readline()
+        process.stderr.close()
+        process.stdout.close()
+        equal((process.wait(timeout=60), len(rows(folder / "run"))), (0, 60))
 
 
 @case
