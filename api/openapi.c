@@ -151,7 +151,7 @@ static json_t *paths(void)
         }
         char method[16];
         size_t length = 0;
-        for (; routes[i].method[length] && length < sizeof method - 1; length++)
+        for (; length < sizeof method - 1 && routes[i].method[length]; length++)
             method[length] = (char)(routes[i].method[length] | 0x20);
         method[length] = '\0';
         json_object_set_new(path, method, operation(&routes[i]));

@@ -94,7 +94,7 @@ malformed:
 const char *mt_request_show(const char *text, char shown[88])
 {
     size_t length = 0;
-    for (; text[length] && length < 80; length++)
+    for (; length < 80 && text[length]; length++)
         shown[length] = text[length] >= 0x20 && text[length] < 0x7f ? text[length] : '?';
     strcpy(shown + length, text[length] ? "..." : "");
     return shown;

@@ -234,6 +234,7 @@ static int generate(struct request *request, struct mt_error *error)
     }
     mt_generator_close(generator);
     mt_pool_free(pool);
+    request->generation.messages = NULL; /* they were this function's */
     return result;
 }
 

@@ -178,7 +178,7 @@ static int read_options(int argc, char **argv, struct submission *submission)
 
 int mt_cli_submit(int argc, char **argv)
 {
-    struct submission submission = {0};
+    struct submission submission = {.file = ""};
     struct mt_error error = {0};
     struct mt_client *client;
     mt_autojson json_t *document = NULL;

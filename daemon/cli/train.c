@@ -341,7 +341,7 @@ int mt_cli_train(int argc, char **argv)
         result = lock_folder(folder, &lock, &error);
     if (result == 0)
         result = place_job(&command, folder, &job, &error);
-    if (result == 0)
+    if (result == 0 && job)
         result = run(&command, job, folder, &error);
     mt_job_free(job);
     return result < 0 ? mt_cli_fail(&error) : 0;

@@ -190,7 +190,7 @@ static int look(struct watch *watch)
         mt_progress_show(&watch->progress, &watch->shown);
     if (code == 0 && end >= 0) {
         mt_progress_end(&watch->progress);
-        show_state(watch, response.json, state);
+        show_state(watch, response.json, state ? state : "?");
         const char *path =
             json_string_value(json_object_get(json_object_get(response.json, "last_checkpoint"), "path"));
         if (path)

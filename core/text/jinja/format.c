@@ -181,7 +181,7 @@ static bool format_integer(struct mt_jrun *run, struct mt_jbuffer *buffer, struc
                            const struct spec *spec, struct mt_jslice whole)
 {
     const int64_t integer = mt_jinteger(value);
-    char digits[65];
+    char digits[65] = {0};
     unsigned radix = 10;
     const char *prefix = "";
     if (spec->precision >= 0)

@@ -520,5 +520,7 @@ bool mt_jparse_template(struct mt_jparser *parser)
 {
     struct mt_jbody body = {0};
     parser->body = &body;
-    return parse_body(parser, NULL, &parser->template->body) && !parser->failed;
+    bool done = parse_body(parser, NULL, &parser->template->body) && !parser->failed;
+    parser->body = NULL;
+    return done;
 }

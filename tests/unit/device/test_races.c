@@ -15,6 +15,7 @@
 
 extern char **environ;
 
+__attribute__((unused)) /* by a build without ThreadSanitizer */
 static const char *const waits[] = {"copy before compute", "compute before copy back",
                                     "compute before next copy", "copy back before next compute",
                                     "host before its buffer"};

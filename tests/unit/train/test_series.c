@@ -95,8 +95,9 @@ static void a_full_disk_leaves_whole_lines(void **state)
     int result = 0;
     size_t step = 0;
     while (result == 0 && step < 100) {
+        step++;
         struct mt_step_row row = {
-            .step = ++step, .tokens = 10, .step_seconds = 0.5, .has_val_loss = step % 2 == 0};
+            .step = step, .tokens = 10, .step_seconds = 0.5, .has_val_loss = step % 2 == 0};
         result = mt_series_row(series, &row, &error);
     }
     setrlimit(RLIMIT_FSIZE, &old);
