@@ -254,6 +254,7 @@ struct mt_cast_args {
 /* Told to devices that want to know: a planner, a trace. The index is a layer, or a cargo of weights. */
 enum mt_stage {
     MT_STAGE_OTHER,
+    MT_STAGE_TOKENS_IN, /* labels and positions */
     MT_STAGE_WEIGHTS_IN,
     MT_STAGE_ACTIVATIONS_IN,
     MT_STAGE_FORWARD,

@@ -139,6 +139,7 @@ struct mt_job_distributed {
 
 struct mt_job_logging {
     size_t log_interval; /* steps between two lines of plain progress; metrics.jsonl has every step */
+    bool trace;          /* a Chrome trace of the run, trace.json in its folder */
 };
 
 struct mt_job {

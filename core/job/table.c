@@ -355,6 +355,11 @@ const struct mt_job_key mt_job_keys[] = {
     KEY("/logging/log_interval", MT_KEY_COUNT, FIELD(logging.log_interval),
         "Updates between two lines of plain progress; metrics.jsonl has every step.", RANGE(1, MAX_STEPS),
         DEFAULT("1"), UNIT("updates")),
+    KEY("/logging/trace", MT_KEY_BOOL, FIELD(logging.trace),
+        "Write trace.json into the run's folder: what the device, the copies and the updates did and when, "
+        "for "
+        "Perfetto or chrome://tracing.",
+        DEFAULT("false")),
     NO_EFFECT("/logging/enable_timing", "every step is timed"),
     NO_EFFECT("/model/attn_implementation", "MegaTrain has its own attention"),
     NO_EFFECT("/model/trust_remote_code", "MegaTrain never runs a model's code"),

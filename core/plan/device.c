@@ -396,6 +396,7 @@ const char *mt_plan_stage_name(enum mt_stage stage)
 {
     static const char *const names[MT_NUM_STAGES] = {
         [MT_STAGE_OTHER] = "other",
+        [MT_STAGE_TOKENS_IN] = "tokens_in",
         [MT_STAGE_WEIGHTS_IN] = "weights_in",
         [MT_STAGE_ACTIVATIONS_IN] = "activations_in",
         [MT_STAGE_FORWARD] = "forward",

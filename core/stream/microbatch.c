@@ -122,6 +122,7 @@ int mt_microbatches_upload(const struct mt_microbatches *all, struct mt_device *
     if (all->device_labels == all->labels)
         return 0;
     const size_t bytes = all->tokens * sizeof(int32_t);
+    mt_stream_mark(device, stream, MT_STAGE_TOKENS_IN, 0);
     MT_TRY(device->api->copy_to_device(stream, all->device_labels, all->labels, bytes));
     return device->api->copy_to_device(stream, all->device_positions, all->positions, bytes);
 }

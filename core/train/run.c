@@ -7,6 +7,7 @@
 #include "core/base/memory.h"
 #include "core/data/from_job.h"
 #include "core/device/open.h"
+#include "core/device/trace.h"
 #include "core/formats/safetensors.h"
 #include "core/store/files.h"
 #include "core/stream/from_job.h"
@@ -133,6 +134,10 @@ int mt_run_open_engine(struct mt_run *run, bool *settled, struct mt_error *error
     int result = mt_device_open(job->device, &device_options, &run->device, error);
     if (result < 0)
         return result;
+    if (run->trace)
+        result = mt_trace_open(run->device, run->trace, run->model->num_layers, &run->device, error);
+    if (result < 0)
+        return result;
     run->device->api->info(run->device, &run->device_info);
     struct mt_executor_options options = mt_executor_options_from_job(job);
     const struct mt_store_options store_options = mt_store_options_from_job(job, &options, &run->device_info);
@@ -172,5 +177,5 @@ void mt_run_close(struct mt_run *run)
     mt_tokenizer_free(run->tokenizer);
     if (run->model)
         mt_model_free(run->model);
-    *run = (struct mt_run){.job = run->job, .pool = run->pool};
+    *run = (struct mt_run){.job = run->job, .pool = run->pool, .trace = run->trace};
 }

@@ -22,6 +22,7 @@
 struct mt_run {
     struct mt_job *job; /* borrowed */
     struct mt_pool *pool;
+    const char *trace; /* borrowed: where a trace of the device goes, or NULL */
     struct mt_model *model;
     struct mt_tokenizer *tokenizer;
     struct mt_chat *chat;
@@ -47,7 +48,7 @@ int mt_run_open_data(struct mt_run *run, bool (*should_stop)(void *context), voi
 int mt_run_open_engine(struct mt_run *run, bool *settled, struct mt_error *error);
 /* Masters of a first start: the model folder's weights, or random ones. */
 int mt_run_init_weights(struct mt_run *run, struct mt_error *error);
-/* Frees whatever is open; leaves {0} but for job and pool. */
+/* Frees whatever is open; leaves {0} but for job, pool and trace. */
 void mt_run_close(struct mt_run *run);
 
 #endif

@@ -527,9 +527,11 @@ static int loop(struct trainer *trainer, struct mt_trainer_result *result, struc
 int mt_trainer_run(const struct mt_trainer_options *options, struct mt_trainer_result *result,
                    struct mt_error *error)
 {
+    mt_autofree char *trace =
+        !options->trace && options->job->logging.trace ? mt_path_join(options->folder, "trace.json") : NULL;
     struct trainer trainer = {
         .options = options,
-        .run = {.job = options->job, .pool = options->pool},
+        .run = {.job = options->job, .pool = options->pool, .trace = trace ? trace : options->trace},
         .attempt = options->attempt > 0 ? options->attempt : mt_series_last_attempt(options->folder) + 1,
         .last_loss = NAN,
         .phase = "loading",

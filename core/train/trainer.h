@@ -46,6 +46,7 @@ struct mt_trainer_options {
     const char *folder; /* has job.json; gets metrics.jsonl, log.jsonl, checkpoints/ */
     unsigned attempt;   /* from 1; 0: one more than the last row of metrics.jsonl says */
     struct mt_pool *pool;
+    const char *trace; /* where a Chrome trace goes; NULL: <folder>/trace.json where logging.trace is set */
     struct mt_trainer_hooks hooks;
 };
 

@@ -35,6 +35,7 @@ static const char usage[] =
     "  --resume           go on from the newest checkpoint in DIR\n"
     "  --set KEY=VALUE    a value of the document by its dotted key, as often as needed\n"
     "  --quiet            no progress\n"
+    "  --trace FILE       what the device, the copies and the updates do and when, for Perfetto\n"
     "\n"
     "Examples:\n"
     "  megatrain train job.yaml\n"
@@ -52,6 +53,7 @@ enum {
     OPTION_RESUME,
     OPTION_SET,
     OPTION_QUIET,
+    OPTION_TRACE,
 };
 
 static const struct option long_options[] = {
@@ -62,12 +64,13 @@ static const struct option long_options[] = {
     {"resume", no_argument, NULL, OPTION_RESUME},
     {"set", required_argument, NULL, OPTION_SET},
     {"quiet", no_argument, NULL, OPTION_QUIET},
+    {"trace", required_argument, NULL, OPTION_TRACE},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
 
 struct command {
-    const char *config, *data_path, *output_dir;
+    const char *config, *data_path, *output_dir, *trace;
     const char *sets[MAX_SETS];
     size_t num_sets;
     bool resume, quiet, help;
@@ -94,6 +97,9 @@ static int parse(int argc, char **argv, struct command *command)
             if (command->num_sets == MAX_SETS)
                 return mt_cli_usage("train", "more than %d --set; write them into the document", MAX_SETS);
             command->sets[command->num_sets++] = optarg;
+            break;
+        case OPTION_TRACE:
+            command->trace = optarg;
             break;
         case OPTION_QUIET:
             command->quiet = true;
@@ -286,6 +292,7 @@ static int run(const struct command *command, struct mt_job *job, const char *fo
         .job = job,
         .folder = folder,
         .pool = pool,
+        .trace = command->trace,
         .hooks = {.context = &listener, .poll = on_poll, .progress = on_progress, .log = on_log},
     };
     struct mt_trainer_result end = {0};
