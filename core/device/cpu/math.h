@@ -23,7 +23,8 @@ MT_INLINE mt_vf mt_vf_exp(mt_vf x)
     p = p * r + 0.166665201033f;
     p = p * r + 0.499999934127f;
     p = p * (r * r) + r + 1.0f;
-    const mt_vf power = (mt_vf)(((mt_vi)t - (0x4b400000 - 127)) << 23);
+    /* Unsigned: what is too small or too large wraps here, and is replaced below. */
+    const mt_vf power = (mt_vf)(((mt_vu)t - (0x4b400000u - 127)) << 23);
     mt_vf result = p * power;
     result = mt_vf_select(too_small, mt_vf_set(0), result);
     return mt_vf_select(too_large, mt_vf_set(__builtin_inff()), result);
