@@ -71,28 +71,38 @@ struct mt_embedding_backward_args {
     enum mt_dtype dtype;
 };
 
-/* y = x * rstd * (weight_offset + weight), rstd = 1 / sqrt(mean(x^2) + eps) (Zhang and Sennrich, 2019).
- * weight_offset is 0, or 1 for gemma's kind. */
+/* y = x * rstd * (weight_offset + weight) + bias, rstd = 1 / sqrt(mean(x^2) + eps) (Zhang and Sennrich,
+ * 2019); weight_offset is 0, or 1 for gemma's kind. centered: x less its mean stands in x's place everywhere,
+ * the layer norm of Ba, Kiros and Hinton (2016). A row may hold several vectors, each normed by itself (the
+ * heads of a token); they share one weight, or have one each. */
 struct mt_rms_norm_args {
-    const void *x;      /* [rows, cols] */
-    const void *weight; /* [cols] or NULL for none */
-    void *y;            /* [rows, cols]; may be x */
-    float *rstd;        /* [rows] out, or NULL */
+    const void *x;      /* [rows, groups, cols], rows x_stride apart */
+    const void *weight; /* [cols], [groups, cols] when weight_per_group, or NULL for none */
+    const void *bias;   /* as weight, or NULL */
+    void *y;            /* [rows, groups, cols], rows y_stride apart; may be x */
+    float *rstd;        /* [rows, groups] out, or NULL */
+    float *mean;        /* [rows, groups] out, or NULL; only when centered */
     size_t rows, cols;
+    size_t groups;             /* 0: one */
+    size_t x_stride, y_stride; /* elements between rows; 0: dense */
     float eps, weight_offset;
+    bool centered, weight_per_group;
     enum mt_dtype dtype;
 };
 
 /* With g = dy * (weight_offset + weight): dx = rstd * (g - x * rstd^2 * mean(g * x)); dweight = sum over rows
- * of dy * x * rstd. */
+ * of dy * x * rstd; dbias = sum of dy. centered: x less its mean, and g less its mean in dx. */
 struct mt_rms_norm_backward_args {
-    const void *x, *weight, *dy;
-    const float *rstd;
-    void *dx;       /* [rows, cols]; may be dy when not accumulating */
-    float *dweight; /* [cols] or NULL */
+    const void *x, *weight, *dy; /* x with x_stride, dy with dy_stride */
+    const float *rstd, *mean;    /* mean: NULL unless centered */
+    void *dx;                    /* with dx_stride; may be dy when not accumulating */
+    float *dweight, *dbias;      /* [cols] or [groups, cols]; may be NULL */
     size_t rows, cols;
+    size_t groups;
+    size_t x_stride, dy_stride, dx_stride;
     float weight_offset;
-    bool accumulate_dx, accumulate_dweight;
+    bool centered, weight_per_group;
+    bool accumulate_dx, accumulate_dweight; /* dweight: and dbias */
     enum mt_dtype dtype;
 };
 
@@ -103,6 +113,7 @@ struct mt_linear_args {
     size_t tokens, in_features, out_features;
     size_t x_stride, y_stride; /* elements between rows; 0: dense */
     bool accumulate;           /* y += ... : the residual sum without another pass */
+    float softcap;             /* > 0: y becomes softcap * tanh(y / softcap) after all */
     enum mt_dtype dtype;
 };
 
@@ -191,7 +202,7 @@ struct mt_gated_activation_backward_args {
     enum mt_dtype dtype;
 };
 
-/* y = a + scale * b, element by element; y may be a or b. */
+/* y = a + scale * b, element by element; y may be a or b. a NULL: y = scale * b. */
 struct mt_add_args {
     const void *a, *b;
     void *y;
@@ -223,13 +234,15 @@ struct mt_cross_entropy_finish_args {
     bool accumulate;
 };
 
-/* logits become dlogits in place: grad_scale * (softmax - onehot); 0 where ignored. */
+/* logits become dlogits in place: grad_scale * (softmax - onehot); 0 where ignored. With a softcap, the
+ * gradient of what was bent: times 1 - (logit / softcap)^2. */
 struct mt_cross_entropy_backward_args {
     void *logits; /* [rows, cols] */
     const int32_t *labels;
     const float *lse;
     size_t rows, cols, vocab_offset;
     float grad_scale; /* 1 / target tokens of the whole step */
+    float softcap;    /* > 0: the logits are softcap * tanh(... / softcap) */
     enum mt_dtype dtype;
 };
 

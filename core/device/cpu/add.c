@@ -1,4 +1,4 @@
-/* y = a + scale * b, element by element; in place where y is a or b. */
+/* y = a + scale * b, element by element; in place where y is a or b. Without a: y = scale * b. */
 #include "core/base/size.h"
 #include "core/device/cpu/cpu.h"
 
@@ -8,8 +8,9 @@ MT_INLINE void add_elements(const struct mt_add_args *a, size_t first, size_t la
 {
     for (size_t i = first; i < last; i += MT_LANES) {
         const size_t count = last - i;
-        const mt_vf sum =
-            mt_data_load(a->a, i, count, narrow) + a->scale * mt_data_load(a->b, i, count, narrow);
+        mt_vf sum = a->scale * mt_data_load(a->b, i, count, narrow);
+        if (a->a)
+            sum += mt_data_load(a->a, i, count, narrow);
         mt_data_store(a->y, i, sum, count, narrow);
     }
 }
@@ -39,7 +40,7 @@ int mt_cpu_add(struct mt_stream *stream, const struct mt_add_args *a)
         return 0;
     const size_t bytes = a->count * mt_dtype_bytes(a->dtype);
     const struct mt_cpu_operand operands[] = {
-        {.name = "a", .address = a->a, .bytes = bytes},
+        {.name = "a", .address = a->a, .bytes = bytes, .optional = true},
         {.name = "b", .address = a->b, .bytes = bytes},
         {.name = "y", .address = a->y, .bytes = bytes},
     };

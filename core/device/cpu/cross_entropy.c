@@ -154,14 +154,20 @@ MT_INLINE void backward_rows(const struct mt_cross_entropy_backward_args *a, siz
         const int64_t label = (int64_t)a->labels[row] - (int64_t)a->vocab_offset;
         const bool here = label >= 0 && label < (int64_t)a->cols;
         const float lse = a->lse[row];
+        const float inverse_square = a->softcap > 0 ? 1.0f / (a->softcap * a->softcap) : 0;
         const float hit = here ? data_at(logits, (size_t)label, narrow) : 0;
         for (size_t i = 0; i < a->cols; i += MT_LANES) {
-            const mt_vf p = mt_vf_exp(mt_data_load(logits, i, a->cols - i, narrow) - lse);
+            const mt_vf logit = mt_data_load(logits, i, a->cols - i, narrow);
+            mt_vf p = mt_vf_exp(logit - lse);
+            if (a->softcap > 0)
+                p *= 1.0f - logit * logit * inverse_square;
             mt_data_store(logits, i, a->grad_scale * p, a->cols - i, narrow);
         }
         if (here) /* from the probability itself: subtracting after a rounding to bf16 would lose it */
-            mt_data_store(logits, (size_t)label, a->grad_scale * (mt_vf_exp(mt_vf_set(hit - lse)) - 1.0f), 1,
-                          narrow);
+            mt_data_store(logits, (size_t)label,
+                          a->grad_scale * (1.0f - hit * hit * inverse_square) *
+                              (mt_vf_exp(mt_vf_set(hit - lse)) - 1.0f),
+                          1, narrow);
     }
 }
 

@@ -9,6 +9,7 @@
 #include "core/base/size.h"
 #include "core/device/cpu/blas.h"
 #include "core/device/cpu/cpu.h"
+#include "core/device/cpu/math.h"
 
 #include <limits.h>
 
@@ -17,9 +18,25 @@ static bool bad_shape(size_t tokens, size_t in, size_t out, size_t stride_a, siz
     return tokens > INT_MAX || in > INT_MAX || out > INT_MAX || stride_a > INT_MAX || stride_b > INT_MAX;
 }
 
+#define CAP_ROWS 8u
+
+MT_INLINE void cap_task_body(void *context, size_t task)
+{
+    const struct mt_linear_args *a = context;
+    const size_t first = task * CAP_ROWS, last = mt_size_min(a->tokens, first + CAP_ROWS);
+    const bool narrow = a->dtype == MT_BF16;
+    for (size_t t = first; t < last; t++)
+        for (size_t i = 0; i < a->out_features; i += MT_LANES) {
+            const size_t at = t * a->y_stride + i, count = a->out_features - i;
+            const mt_vf bent = mt_vf_tanh(mt_data_load(a->y, at, count, narrow) * (1.0f / a->softcap));
+            mt_data_store(a->y, at, a->softcap * bent, count, narrow);
+        }
+}
+MT_CPU_KERNEL(cap_task);
+
 static void run_linear(struct mt_stream *stream, const void *args)
 {
-    const struct mt_linear_args *a = args;
+    struct mt_linear_args copy = *(const struct mt_linear_args *)args, *a = &copy;
     const struct mt_cpu_product product = {
         .a = a->x,
         .b = a->weight,
@@ -37,6 +54,8 @@ static void run_linear(struct mt_stream *stream, const void *args)
         .result = a->dtype,
     };
     mt_cpu_product(stream, &product);
+    if (a->softcap > 0)
+        mt_cpu_parallel(stream, mt_size_ceil_div(a->tokens, CAP_ROWS), cap_task[mt_cpu_level()], a);
 }
 
 int mt_cpu_linear(struct mt_stream *stream, const struct mt_linear_args *args)
