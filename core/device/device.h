@@ -130,7 +130,7 @@ struct mt_linear_backward_input_args {
 /* dweight[out, in] = dy[T, out]^T * x[T, in]; dbias[out] = sum over T of dy. */
 struct mt_linear_backward_weight_args {
     const void *dy, *x;
-    float *dweight, *dbias; /* dbias may be NULL */
+    float *dweight, *dbias; /* either may be NULL */
     size_t tokens, in_features, out_features;
     size_t dy_stride, x_stride;
     bool accumulate;

@@ -1,29 +1,79 @@
 /* The family table: one entry a `model_type`. What families share stands in the templates; what differs
- * stands in the entry. Adding a family that differs only in this is an entry and a golden file. */
+ * stands in the entry. Adding a family that differs only in this is an entry and a golden file
+ * (docs/add-a-model.md). */
 #ifndef MT_MODEL_FAMILY_H
 #define MT_MODEL_FAMILY_H
 
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "core/model/role.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-struct mt_model;
+/* A switch: a key of config.json and what holds where it is silent; without a key it always holds. */
+struct mt_family_switch {
+    const char *key;
+    bool otherwise;
+};
+
+/* Which layers have a sliding window. Where `layer_types` is there and a rule but ALL holds, it decides. */
+enum mt_window_rule {
+    MT_WINDOW_NONE,
+    MT_WINDOW_ALL,         /* all layers, when `sliding_window` is a number */
+    MT_WINDOW_LAYER_TYPES, /* by `layer_types` alone; without it none */
+    MT_WINDOW_FROM,        /* layers from `max_window_layers` on, when `use_sliding_window` */
+    MT_WINDOW_EVEN,        /* every second one from layer 0 on */
+    MT_WINDOW_PATTERN,     /* layer i unless (i + 1) is a multiple of `sliding_window_pattern` */
+    MT_WINDOW_NO_ROPE,     /* layers without rope, when `use_sliding_window` */
+};
+
+/* Which layers turn queries and keys. */
+enum mt_rope_rule {
+    MT_ROPE_EVERYWHERE,
+    MT_ROPE_LISTED,          /* `no_rope_layers`: 1 where there is rope */
+    MT_ROPE_WINDOWED,        /* layers with a window only */
+    MT_ROPE_WINDOWED_IF_ANY, /* the same when there is a `sliding_window`, else everywhere */
+    MT_ROPE_BY_LAYER_TYPE,   /* settings of their own for full and for sliding layers */
+};
 
 struct mt_family {
     const char *model_type;   /* "llama" */
     const char *architecture; /* "LlamaForCausalLM" */
     /* Checkpoint names by role; # stands for the number of the layer. NULL: the family has no such parameter.
-     */
+     * The names of norms say which norms there are; GATE or GATE_UP, that the MLP is gated. */
     const char *names[MT_NUM_ROLES];
-    /* Where config.json is silent, transformers' own defaults. */
-    double rope_theta;
-    double norm_eps;
+
+    /* Where config.json is silent, transformers' own defaults. 0: none. */
+    double rope_theta, local_rope_theta; /* local: of sliding layers, where they have their own */
+    double partial_rotary_factor;        /* 0: whole heads */
+    double norm_eps;                     /* 0: 1e-6 */
     bool tied;
-    const char *activation;
+    const char *activation; /* NULL: silu */
+    size_t head_dim;        /* 0: hidden_size / num_attention_heads */
+    size_t window, window_pattern;
+    double attention_softcap, logit_softcap, query_scalar, logit_scale;
+    struct mt_family_switch qkv_bias, output_bias, mlp_bias, norm_bias;
+
+    /* The family's own names of keys; NULL: the usual ones. */
+    const char *eps_key, *activation_key;
+
+    /* The mathematics. */
+    bool layer_norm;          /* layer norms instead of RMS norms */
     float norm_weight_offset; /* 1: norms multiply by 1 + weight */
+    bool plain_norms;         /* norms before each half and at the end, without weights */
+    struct mt_family_switch parallel;
+    enum mt_qk_norm qk_norm;
+    const char *qk_norm_key; /* the switch that turns it on; NULL: always on */
+    bool qk_norm_after_rope;
+    bool interleaved;       /* rotary pairs are neighbours */
+    bool scales_queries;    /* by position: rope setting llama_4_scaling_beta */
+    bool scales_embeddings; /* by the square root of hidden_size */
+    bool keeps_padding_row; /* the padding token's embedding is trained */
+    enum mt_window_rule windows;
+    enum mt_rope_rule ropes;
+
     /* Keys of config.json that this family understands beside the common ones; NULL-terminated. */
     const char *const *keys;
     /* Settings that must have one value, or the mathematics is another: refused by name otherwise. */

@@ -5,27 +5,51 @@ static const struct mt_group *group_of(const struct mt_layer_context *context)
     return &context->model->groups[mt_model_head_group(context->model)];
 }
 
-static const void *norm_weight(const struct mt_layer_context *context, const void *weights)
+/* A weight of the head group's slab; NULL where there is none. */
+static const void *weight(const struct mt_layer_context *context, const void *weights, enum mt_role role)
 {
-    const struct mt_parameter *p = group_of(context)->by_role[MT_ROLE_FINAL_NORM];
-    return (const char *)weights + p->offset * mt_dtype_bytes(context->dtype);
+    const struct mt_parameter *p = group_of(context)->by_role[role];
+    return p ? (const char *)weights + p->offset * mt_dtype_bytes(context->dtype) : NULL;
+}
+
+static float *gradient(const struct mt_layer_context *context, float *gradients, enum mt_role role)
+{
+    const struct mt_parameter *p = group_of(context)->by_role[role];
+    return p && !p->frozen && gradients ? gradients + p->train_offset : NULL;
+}
+
+static int scale(const struct mt_layer_context *context, void *rows, size_t tokens)
+{
+    if (context->model->logit_scale == 1.0f)
+        return 0;
+    return context->device->api->add(context->stream, &(struct mt_add_args){
+                                                          .b = rows,
+                                                          .y = rows,
+                                                          .count = tokens * context->model->hidden_size,
+                                                          .scale = context->model->logit_scale,
+                                                          .dtype = context->dtype,
+                                                      });
 }
 
 int mt_head_norm(const struct mt_layer_context *context, const void *weights,
                  const struct mt_head_chunk *chunk)
 {
-    return context->device->api->rms_norm(context->stream,
-                                          &(struct mt_rms_norm_args){
-                                              .x = chunk->x,
-                                              .weight = norm_weight(context, weights),
-                                              .y = chunk->normed,
-                                              .rstd = chunk->rstd,
-                                              .rows = chunk->tokens,
-                                              .cols = context->model->hidden_size,
-                                              .eps = context->model->norm_eps,
-                                              .weight_offset = context->model->norm_weight_offset,
-                                              .dtype = context->dtype,
-                                          });
+    int r = context->device->api->rms_norm(context->stream,
+                                           &(struct mt_rms_norm_args){
+                                               .x = chunk->x,
+                                               .weight = weight(context, weights, MT_ROLE_FINAL_NORM),
+                                               .bias = weight(context, weights, MT_ROLE_FINAL_NORM_BIAS),
+                                               .y = chunk->normed,
+                                               .rstd = chunk->rstd,
+                                               .mean = context->model->norm_centered ? chunk->mean : NULL,
+                                               .rows = chunk->tokens,
+                                               .cols = context->model->hidden_size,
+                                               .eps = context->model->norm_eps,
+                                               .weight_offset = context->model->norm_weight_offset,
+                                               .centered = context->model->norm_centered,
+                                               .dtype = context->dtype,
+                                           });
+    return r ? r : scale(context, chunk->normed, chunk->tokens);
 }
 
 int mt_head_logits(const struct mt_layer_context *context, const struct mt_head_chunk *chunk,
@@ -38,6 +62,7 @@ int mt_head_logits(const struct mt_layer_context *context, const struct mt_head_
                                                              .tokens = chunk->tokens,
                                                              .in_features = context->model->hidden_size,
                                                              .out_features = tile->rows,
+                                                             .softcap = context->model->logit_softcap,
                                                              .dtype = context->dtype,
                                                          });
 }
@@ -89,6 +114,7 @@ int mt_head_backward(const struct mt_layer_context *context, const struct mt_hea
                                                              .cols = tile->rows,
                                                              .vocab_offset = tile->first,
                                                              .grad_scale = grad_scale,
+                                                             .softcap = context->model->logit_softcap,
                                                              .dtype = context->dtype,
                                                          });
     r = r ? r
@@ -119,19 +145,23 @@ int mt_head_backward(const struct mt_layer_context *context, const struct mt_hea
 int mt_head_norm_backward(const struct mt_layer_context *context, const void *weights, float *gradients,
                           const struct mt_head_chunk *chunk, bool accumulate)
 {
-    const struct mt_parameter *p = group_of(context)->by_role[MT_ROLE_FINAL_NORM];
-    return context->device->api->rms_norm_backward(
-        context->stream, &(struct mt_rms_norm_backward_args){
-                             .x = chunk->x,
-                             .weight = norm_weight(context, weights),
-                             .dy = chunk->dx,
-                             .rstd = chunk->rstd,
-                             .dx = chunk->dx,
-                             .dweight = gradients && !p->frozen ? gradients + p->train_offset : NULL,
-                             .rows = chunk->tokens,
-                             .cols = context->model->hidden_size,
-                             .weight_offset = context->model->norm_weight_offset,
-                             .accumulate_dweight = accumulate,
-                             .dtype = context->dtype,
-                         });
+    int r = scale(context, chunk->dx, chunk->tokens);
+    return r ? r
+             : context->device->api->rms_norm_backward(
+                   context->stream, &(struct mt_rms_norm_backward_args){
+                                        .x = chunk->x,
+                                        .weight = weight(context, weights, MT_ROLE_FINAL_NORM),
+                                        .dy = chunk->dx,
+                                        .rstd = chunk->rstd,
+                                        .mean = context->model->norm_centered ? chunk->mean : NULL,
+                                        .dx = chunk->dx,
+                                        .dweight = gradient(context, gradients, MT_ROLE_FINAL_NORM),
+                                        .dbias = gradient(context, gradients, MT_ROLE_FINAL_NORM_BIAS),
+                                        .rows = chunk->tokens,
+                                        .cols = context->model->hidden_size,
+                                        .weight_offset = context->model->norm_weight_offset,
+                                        .centered = context->model->norm_centered,
+                                        .accumulate_dweight = accumulate,
+                                        .dtype = context->dtype,
+                                    });
 }

@@ -20,16 +20,16 @@ struct mt_head_chunk {
     const void *x;                            /* [tokens, hidden]: the last layer's output */
     const int32_t *labels;                    /* [tokens]; may be NULL where only logits are wanted */
     void *normed;                             /* [tokens, hidden] */
-    float *rstd;                              /* [tokens] */
+    float *rstd, *mean;                       /* [tokens] each; mean: where the norm is centered */
     float *max, *sum, *target, *lse, *losses; /* [tokens] each */
     void *logits;                             /* [tokens, tile rows] */
     void *dx;                                 /* [tokens, hidden]: gradient of normed, then of x */
 };
 
-/* normed = norm(x). `weights`: the head group's slab. */
+/* normed = logit_scale * norm(x). `weights`: the head group's slab. */
 int mt_head_norm(const struct mt_layer_context *context, const void *weights,
                  const struct mt_head_chunk *chunk);
-/* logits = normed * table^T. */
+/* logits = softcap(normed * table^T); normed is scaled already. */
 int mt_head_logits(const struct mt_layer_context *context, const struct mt_head_chunk *chunk,
                    const struct mt_head_tile *tile);
 int mt_head_statistics(const struct mt_layer_context *context, const struct mt_head_chunk *chunk,

@@ -1,24 +1,24 @@
-/* The dense attention template: pre-norm grouped-query attention and a gated MLP on one residual stream.
+/* The dense attention template: attention and an MLP on one residual stream, with what families differ in.
  *
- *   mid = x + O(attention(rope(Q n1), rope(K n1), V n1)),  n1 = norm(x)
- *   y   = mid + Down(activation(Gate n2) * (Up n2)),       n2 = norm(mid)
+ *   n1  = norm(x)                       (or x itself, where only results are normed)
+ *   b1  = O(attention(rope(norm(Q n1)), rope(norm(K n1)), V n1))
+ *   mid = x + scale * norm(b1)
+ *   n2  = norm(mid)                     (parallel: norm(x), or n1)
+ *   b2  = Down(activation(Gate n2) * (Up n2)), or Down(activation(Up n2))
+ *   y   = mid + scale * norm(b2)
  *
- * Q, K and V read the same input and are neighbours in the slab, so one product makes all three; Gate and Up
- * too. */
+ * Each norm is there or not. Q, K and V read the same input and are neighbours in the slab, so one product
+ * makes all three; Gate and Up too. */
 #include "core/base/size.h"
-#include "core/model/layer.h"
+#include "core/model/layer_parts.h"
 
-#define TRY(call)                                                                                            \
-    do {                                                                                                     \
-        int try_result = (call);                                                                             \
-        if (try_result)                                                                                      \
-            return try_result;                                                                               \
-    } while (0)
+#define TRY MT_LAYER_TRY
 
 /* Where everything lies in the two workspaces, in bytes. */
 struct places {
-    size_t normed1, rstd1, qkv, lse, attended, mid, normed2, rstd2, gate_up, product, activation_bytes;
-    size_t dnormed, dproduct, dattended, dqkv, workspace, scratch_bytes;
+    size_t normed1, numbers1, qkv, qk, q_numbers, k_numbers, lse, attended, branch1, post1, mid, normed2,
+        numbers2, gate_up, product, branch2, post2, activation_bytes;
+    size_t dbranch, dnormed, dnormed2, dproduct, dattended, dqkv, workspace, scratch_bytes;
 };
 
 /* Sizes in elements. */
@@ -34,13 +34,17 @@ static size_t qkv_size(const struct mt_layer *layer)
 {
     return q_size(layer) + 2 * kv_size(layer);
 }
+static size_t mlp_size(const struct mt_layer *layer)
+{
+    return (layer->gated ? 2 : 1) * layer->intermediate_size;
+}
 
-static bool take(size_t *total, size_t rows, size_t cols, size_t element, size_t *place)
+static bool take(size_t *total, bool wanted, size_t rows, size_t cols, size_t element, size_t *place)
 {
     size_t bytes;
     *place = *total;
-    return mt_size_mul(rows, cols, &bytes) && mt_size_mul(bytes, element, &bytes) &&
-           mt_size_add(*total, bytes, &bytes) && mt_size_align(bytes, 256, total);
+    return !wanted || (mt_size_mul(rows, cols, &bytes) && mt_size_mul(bytes, element, &bytes) &&
+                       mt_size_add(*total, bytes, &bytes) && mt_size_align(bytes, 256, total));
 }
 
 static struct mt_attention_args attention_args(const struct mt_layer_context *context,
@@ -63,19 +67,27 @@ static struct mt_attention_args attention_args(const struct mt_layer_context *co
 static int place(const struct mt_layer_context *context, const struct mt_layer *layer, size_t tokens,
                  struct places *p)
 {
-    const size_t data = mt_dtype_bytes(context->dtype), hidden = layer->hidden_size,
-                 wide = layer->intermediate_size;
+    const size_t data = mt_dtype_bytes(context->dtype), hidden = layer->hidden_size;
+    const size_t numbers = mt_layer_norm_numbers(layer) * sizeof(float), heads = layer->num_heads;
+    const bool qk = layer->qk_norm != MT_QK_NORM_NONE;
     size_t used = 0;
-    bool fits = take(&used, tokens, hidden, data, &p->normed1);
-    fits = fits && take(&used, tokens, 1, sizeof(float), &p->rstd1);
-    fits = fits && take(&used, tokens, qkv_size(layer), data, &p->qkv);
-    fits = fits && take(&used, tokens, layer->num_heads, sizeof(float), &p->lse);
-    fits = fits && take(&used, tokens, q_size(layer), data, &p->attended);
-    fits = fits && take(&used, tokens, hidden, data, &p->mid);
-    fits = fits && take(&used, tokens, hidden, data, &p->normed2);
-    fits = fits && take(&used, tokens, 1, sizeof(float), &p->rstd2);
-    fits = fits && take(&used, tokens, 2 * wide, data, &p->gate_up);
-    fits = fits && take(&used, tokens, wide, data, &p->product);
+    bool fits = take(&used, layer->attention_norm, tokens, hidden, data, &p->normed1);
+    fits = fits && take(&used, layer->attention_norm, tokens, 1, numbers, &p->numbers1);
+    fits = fits && take(&used, true, tokens, qkv_size(layer), data, &p->qkv);
+    fits = fits && take(&used, qk, tokens, q_size(layer) + kv_size(layer), data, &p->qk);
+    fits = fits && take(&used, qk, tokens, heads, numbers, &p->q_numbers);
+    fits = fits && take(&used, qk, tokens, layer->num_kv_heads, numbers, &p->k_numbers);
+    fits = fits && take(&used, true, tokens, heads, sizeof(float), &p->lse);
+    fits = fits && take(&used, true, tokens, q_size(layer), data, &p->attended);
+    fits = fits && take(&used, layer->post_attention_norm, tokens, hidden, data, &p->branch1);
+    fits = fits && take(&used, layer->post_attention_norm, tokens, 1, numbers, &p->post1);
+    fits = fits && take(&used, true, tokens, hidden, data, &p->mid);
+    fits = fits && take(&used, layer->mlp_norm, tokens, hidden, data, &p->normed2);
+    fits = fits && take(&used, layer->mlp_norm, tokens, 1, numbers, &p->numbers2);
+    fits = fits && take(&used, true, tokens, mlp_size(layer), data, &p->gate_up);
+    fits = fits && take(&used, true, tokens, layer->intermediate_size, data, &p->product);
+    fits = fits && take(&used, layer->post_mlp_norm, tokens, hidden, data, &p->branch2);
+    fits = fits && take(&used, layer->post_mlp_norm, tokens, 1, numbers, &p->post2);
     p->activation_bytes = used;
 
     /* Backward through the MLP is over before that through attention begins: their scratch is shared. */
@@ -86,13 +98,16 @@ static int place(const struct mt_layer_context *context, const struct mt_layer *
     const struct mt_device_api *api = context->device->api;
     const size_t forward = api->attention_workspace_bytes(context->device, &args, false);
     const size_t backward = api->attention_workspace_bytes(context->device, &args, true);
+    const bool branch = layer->post_attention_norm || layer->post_mlp_norm || layer->residual_scale != 1.0f;
     used = 0;
-    fits = take(&used, tokens, hidden, data, &p->dnormed);
+    fits = take(&used, branch, tokens, hidden, data, &p->dbranch);
+    fits = fits && take(&used, true, tokens, hidden, data, &p->dnormed);
+    fits = fits && take(&used, layer->parallel, tokens, hidden, data, &p->dnormed2);
     size_t mlp = used, attention = used;
-    fits = fits && take(&mlp, tokens, wide, data, &p->dproduct);
-    fits = fits && take(&attention, tokens, q_size(layer), data, &p->dattended);
-    fits = fits && take(&attention, tokens, qkv_size(layer), data, &p->dqkv);
-    fits = fits && take(&attention, 1, mt_size_max(forward, backward), 1, &p->workspace);
+    fits = fits && take(&mlp, true, tokens, layer->intermediate_size, data, &p->dproduct);
+    fits = fits && take(&attention, true, tokens, q_size(layer), data, &p->dattended);
+    fits = fits && take(&attention, true, tokens, qkv_size(layer), data, &p->dqkv);
+    fits = fits && take(&attention, true, 1, mt_size_max(forward, backward), 1, &p->workspace);
     p->scratch_bytes = mt_size_max(mlp, attention);
     return fits ? 0 : -EOVERFLOW;
 }
@@ -107,354 +122,394 @@ static int dense_layout(const struct mt_layer_context *context, const struct mt_
     return 0;
 }
 
-/* A weight, or its gradient, in a slab; NULL where the layer has none. */
-static const void *weight(const struct mt_layer_context *context, const struct mt_layer *layer,
-                          const void *weights, enum mt_role role)
-{
-    const struct mt_parameter *p = layer->group->by_role[role];
-    return p ? (const char *)weights + p->offset * mt_dtype_bytes(context->dtype) : NULL;
-}
-
-static float *gradient(const struct mt_layer *layer, float *gradients, enum mt_role role)
-{
-    const struct mt_parameter *p = layer->group->by_role[role];
-    return p && !p->frozen && gradients ? gradients + p->train_offset : NULL;
-}
-
-/* Products that read the same input: Q, K, V; or Gate, Up; or one alone. */
-struct products {
-    size_t count;
-    struct {
-        enum mt_role role, bias;
-    } part[3];
+/* One pass through the layer: everything that its pieces need. */
+struct visit {
+    const struct mt_layer_context *context;
+    const struct mt_layer *layer;
+    struct mt_layer_slabs slabs;
+    struct places p;
+    size_t tokens;
+    char *a, *s; /* the two workspaces */
+    const char *x;
 };
 
-static const struct products qkv_products = {
-    .count = 3,
-    .part = {{MT_ROLE_Q, MT_ROLE_Q_BIAS}, {MT_ROLE_K, MT_ROLE_K_BIAS}, {MT_ROLE_V, MT_ROLE_V_BIAS}}};
-static const struct products gate_up_products = {
-    .count = 2, .part = {{MT_ROLE_GATE, MT_ROLE_GATE_BIAS}, {MT_ROLE_UP, MT_ROLE_UP_BIAS}}};
-static const struct products o_products = {.count = 1, .part = {{MT_ROLE_O, MT_ROLE_O_BIAS}}};
-static const struct products down_products = {.count = 1, .part = {{MT_ROLE_DOWN, MT_ROLE_DOWN_BIAS}}};
-
-static bool adjoin(const struct mt_parameter *a, const struct mt_parameter *b)
+static int open_visit(struct visit *v, const struct mt_layer_context *context, const struct mt_layer *layer,
+                      const void *weights, size_t tokens, const void *x, void *activations, void *scratch)
 {
-    if (!a || !b)
-        return !a && !b;
-    return b->offset == a->offset + a->count && !a->frozen == !b->frozen &&
-           (a->frozen || b->train_offset == a->train_offset + a->count);
+    *v = (struct visit){.context = context,
+                        .layer = layer,
+                        .slabs = {.weights = weights},
+                        .tokens = tokens,
+                        .a = activations,
+                        .s = scratch,
+                        .x = x};
+    return place(context, layer, tokens, &v->p);
 }
 
-/* Parts from `first` on that lie one behind the other and can be one product; their output features together.
- */
-static size_t run_of(const struct mt_layer *layer, const struct products *products, size_t first,
-                     size_t *features)
+static float *numbers_at(const struct visit *v, size_t where)
 {
-    const struct mt_group *group = layer->group;
-    size_t end = first + 1;
-    *features = group->by_role[products->part[first].role]->shape[0];
-    for (; end < products->count; end++) {
-        const enum mt_role before = products->part[end - 1].role, before_bias = products->part[end - 1].bias;
-        if (!adjoin(group->by_role[before], group->by_role[products->part[end].role]) ||
-            !adjoin(group->by_role[before_bias], group->by_role[products->part[end].bias]))
-            break;
-        *features += group->by_role[products->part[end].role]->shape[0];
-    }
-    return end;
+    return (float *)(void *)(v->a + where);
 }
 
-static void *at(const struct mt_layer_context *context, void *base, size_t elements)
+/* What attention reads. */
+static const char *attention_input(const struct visit *v)
 {
-    return (char *)base + elements * mt_dtype_bytes(context->dtype);
+    return v->layer->attention_norm ? v->a + v->p.normed1 : v->x;
 }
 
-/* y[tokens, y_stride] from dense x; the parts' columns side by side. */
-static int linear(const struct mt_layer_context *context, const struct mt_layer *layer, const void *weights,
-                  const struct products *products, size_t tokens, const void *x, void *y, size_t y_stride,
-                  bool accumulate)
+/* What the MLP's norm reads; and the MLP. */
+static const char *mlp_source(const struct visit *v)
 {
-    size_t column = 0, features;
-    for (size_t i = 0, end; i < products->count; i = end, column += features) {
-        end = run_of(layer, products, i, &features);
-        TRY(context->device->api->linear(
-            context->stream, &(struct mt_linear_args){
-                                 .x = x,
-                                 .weight = weight(context, layer, weights, products->part[i].role),
-                                 .bias = weight(context, layer, weights, products->part[i].bias),
-                                 .y = at(context, y, column),
-                                 .tokens = tokens,
-                                 .in_features = layer->group->by_role[products->part[i].role]->shape[1],
-                                 .out_features = features,
-                                 .y_stride = y_stride,
-                                 .accumulate = accumulate,
-                                 .dtype = context->dtype,
-                             }));
-    }
-    return 0;
+    return v->layer->parallel ? v->x : v->a + v->p.mid;
+}
+static const char *mlp_input(const struct visit *v)
+{
+    if (v->layer->mlp_norm)
+        return v->a + v->p.normed2;
+    return v->layer->parallel ? attention_input(v) : v->a + v->p.mid;
 }
 
-/* dx[tokens, in] of the same, and the weights' and biases' gradients. */
-static int linear_backward(const struct mt_layer_context *context, const struct mt_layer *layer,
-                           const void *weights, float *gradients, bool accumulate,
-                           const struct products *products, size_t tokens, const void *x, const void *dy,
-                           size_t dy_stride, void *dx)
+static int hidden_norm(const struct visit *v, enum mt_role role, enum mt_role bias, const void *x, void *y,
+                       size_t numbers)
 {
-    const struct mt_device_api *api = context->device->api;
-    size_t column = 0, features;
-    for (size_t i = 0, end; i < products->count; i = end, column += features) {
-        end = run_of(layer, products, i, &features);
-        const enum mt_role role = products->part[i].role, bias = products->part[i].bias;
-        const size_t in_features = layer->group->by_role[role]->shape[1];
-        const void *dy_part = (const char *)dy + column * mt_dtype_bytes(context->dtype);
-        TRY(api->linear_backward_input(context->stream, &(struct mt_linear_backward_input_args){
-                                                            .dy = dy_part,
-                                                            .weight = weight(context, layer, weights, role),
-                                                            .dx = dx,
-                                                            .tokens = tokens,
-                                                            .in_features = in_features,
-                                                            .out_features = features,
-                                                            .dy_stride = dy_stride,
-                                                            .accumulate = i > 0,
-                                                            .dtype = context->dtype,
-                                                        }));
-        float *dweight = gradient(layer, gradients, role);
-        if (!dweight)
-            continue;
-        TRY(api->linear_backward_weight(context->stream, &(struct mt_linear_backward_weight_args){
-                                                             .dy = dy_part,
-                                                             .x = x,
-                                                             .dweight = dweight,
-                                                             .dbias = gradient(layer, gradients, bias),
-                                                             .tokens = tokens,
-                                                             .in_features = in_features,
-                                                             .out_features = features,
-                                                             .dy_stride = dy_stride,
-                                                             .accumulate = accumulate,
-                                                             .dtype = context->dtype,
-                                                         }));
-    }
-    return 0;
+    const struct mt_layer_norm norm = mt_layer_hidden_norm(v->layer, role, bias);
+    return mt_layer_norm(v->context, v->layer, &v->slabs, &norm, v->tokens, x, y, numbers_at(v, numbers));
 }
 
-static int norm(const struct mt_layer_context *context, const struct mt_layer *layer, const void *weights,
-                enum mt_role role, size_t tokens, const void *x, void *y, float *rstd)
+static int hidden_norm_backward(const struct visit *v, enum mt_role role, enum mt_role bias, const void *x,
+                                size_t numbers, const void *dy, void *dx, bool accumulate_dx)
 {
-    return context->device->api->rms_norm(context->stream,
-                                          &(struct mt_rms_norm_args){
-                                              .x = x,
-                                              .weight = weight(context, layer, weights, role),
-                                              .y = y,
-                                              .rstd = rstd,
-                                              .rows = tokens,
-                                              .cols = layer->hidden_size,
-                                              .eps = layer->norm_eps,
-                                              .weight_offset = layer->norm_weight_offset,
-                                              .dtype = context->dtype,
-                                          });
+    const struct mt_layer_norm norm = mt_layer_hidden_norm(v->layer, role, bias);
+    return mt_layer_norm_backward(v->context, v->layer, &v->slabs, &norm, v->tokens, x,
+                                  numbers_at(v, numbers), dy, dx, 0, accumulate_dx);
 }
 
-/* dx += the gradient through the norm. */
-static int norm_backward(const struct mt_layer_context *context, const struct mt_layer *layer,
-                         const void *weights, float *gradients, bool accumulate, enum mt_role role,
-                         size_t tokens, const void *x, const float *rstd, const void *dy, void *dx)
+static int linear(const struct visit *v, const struct mt_products *products, const void *x, void *y,
+                  size_t y_stride, bool accumulate)
 {
-    return context->device->api->rms_norm_backward(context->stream,
-                                                   &(struct mt_rms_norm_backward_args){
-                                                       .x = x,
-                                                       .weight = weight(context, layer, weights, role),
-                                                       .dy = dy,
-                                                       .rstd = rstd,
-                                                       .dx = dx,
-                                                       .dweight = gradient(layer, gradients, role),
-                                                       .rows = tokens,
-                                                       .cols = layer->hidden_size,
-                                                       .weight_offset = layer->norm_weight_offset,
-                                                       .accumulate_dx = true,
-                                                       .accumulate_dweight = accumulate,
-                                                       .dtype = context->dtype,
-                                                   });
+    return mt_layer_linear(v->context, v->layer, &v->slabs, products, v->tokens, x, y, y_stride, accumulate);
 }
 
-static int rope(const struct mt_layer_context *context, const struct mt_layer *layer,
-                const int32_t *positions, size_t tokens, void *x, size_t heads, size_t stride, bool inverse)
+static int linear_backward(const struct visit *v, const struct mt_products *products, const void *x,
+                           const void *dy, size_t dy_stride, void *dx, bool accumulate_dx)
 {
-    if (layer->rope == MT_ROPE_NONE)
+    return mt_layer_linear_backward(v->context, v->layer, &v->slabs, products, v->tokens, x, dy, dy_stride,
+                                    dx, accumulate_dx);
+}
+
+static int rope(const struct visit *v, size_t index, const int32_t *positions, size_t tokens, void *x,
+                size_t heads, size_t stride, bool inverse)
+{
+    if (index == MT_ROPE_NONE)
         return 0;
-    const struct mt_rope *kind = &context->model->ropes[layer->rope];
-    const struct mt_rope_table *table = &context->ropes[layer->rope];
-    return context->device->api->rope(context->stream, &(struct mt_rope_args){
-                                                           .x = x,
-                                                           .positions = positions,
-                                                           .cos = table->cos,
-                                                           .sin = table->sin,
-                                                           .tokens = tokens,
-                                                           .heads = heads,
-                                                           .head_dim = layer->head_dim,
-                                                           .rotary_dim = kind->rotary_dim,
-                                                           .x_stride = stride,
-                                                           .num_positions = table->num_positions,
-                                                           .interleaved = kind->interleaved,
-                                                           .inverse = inverse,
-                                                           .dtype = context->dtype,
-                                                       });
+    const struct mt_rope *kind = &v->context->model->ropes[index];
+    const struct mt_rope_table *table = &v->context->ropes[index];
+    return v->context->device->api->rope(v->context->stream, &(struct mt_rope_args){
+                                                                 .x = x,
+                                                                 .positions = positions,
+                                                                 .cos = table->cos,
+                                                                 .sin = table->sin,
+                                                                 .tokens = tokens,
+                                                                 .heads = heads,
+                                                                 .head_dim = v->layer->head_dim,
+                                                                 .rotary_dim = kind->rotary_dim,
+                                                                 .x_stride = stride,
+                                                                 .num_positions = table->num_positions,
+                                                                 .interleaved = kind->interleaved,
+                                                                 .inverse = inverse,
+                                                                 .dtype = v->context->dtype,
+                                                             });
 }
 
-/* Queries and keys are neighbours in a row and turn alike: one call for both. */
-static int rope_qk(const struct mt_layer_context *context, const struct mt_layer *layer,
-                   const struct mt_rows *rows, void *qkv, bool inverse)
+/* Queries and keys are neighbours in a row: one call where they turn alike. */
+static int rope_qk(const struct visit *v, const struct mt_rows *rows, void *qk, size_t stride, bool inverse)
 {
-    return rope(context, layer, rows->positions, rows->tokens, qkv, layer->num_heads + layer->num_kv_heads,
-                qkv_size(layer), inverse);
+    const struct mt_layer *layer = v->layer;
+    if (layer->query_rope == layer->rope)
+        return rope(v, layer->rope, rows->positions, v->tokens, qk, layer->num_heads + layer->num_kv_heads,
+                    stride, inverse);
+    TRY(rope(v, layer->query_rope, rows->positions, v->tokens, qk, layer->num_heads, stride, inverse));
+    return rope(v, layer->rope, rows->positions, v->tokens, mt_layer_at(v->context, qk, q_size(layer)),
+                layer->num_kv_heads, stride, inverse);
 }
 
-static struct mt_attention_args bind_attention(const struct mt_layer_context *context,
-                                               const struct mt_layer *layer, const struct mt_rows *rows,
-                                               const struct places *p, char *activations, char *scratch)
+/* Queries and keys, normed and turned, to where attention reads them. */
+static int finish_qk(const struct visit *v, const struct mt_rows *rows)
 {
+    const struct mt_layer *layer = v->layer;
+    const size_t stride = qkv_size(layer), q = q_size(layer), narrow = q + kv_size(layer);
+    char *qkv = v->a + v->p.qkv, *qk = v->a + v->p.qk;
+    if (layer->qk_norm == MT_QK_NORM_NONE)
+        return rope_qk(v, rows, qkv, stride, false);
+    if (layer->qk_norm_after_rope)
+        TRY(rope_qk(v, rows, qkv, stride, false));
+    struct mt_layer_norm norm = mt_layer_head_norm(layer, MT_ROLE_Q_NORM);
+    norm.x_stride = stride;
+    norm.y_stride = narrow;
+    TRY(mt_layer_norm(v->context, layer, &v->slabs, &norm, v->tokens, qkv, qk,
+                      numbers_at(v, v->p.q_numbers)));
+    norm = mt_layer_head_norm(layer, MT_ROLE_K_NORM);
+    norm.x_stride = stride;
+    norm.y_stride = narrow;
+    TRY(mt_layer_norm(v->context, layer, &v->slabs, &norm, v->tokens, mt_layer_at(v->context, qkv, q),
+                      mt_layer_at(v->context, qk, q), numbers_at(v, v->p.k_numbers)));
+    return layer->qk_norm_after_rope ? 0 : rope_qk(v, rows, qk, narrow, false);
+}
+
+/* dqkv, the gradient of what attention read, becomes that of the products. */
+static int finish_qk_backward(const struct visit *v, const struct mt_rows *rows)
+{
+    const struct mt_layer *layer = v->layer;
+    const size_t stride = qkv_size(layer), q = q_size(layer);
+    char *qkv = v->a + v->p.qkv, *dqkv = v->s + v->p.dqkv, *dk = mt_layer_at(v->context, dqkv, q);
+    if (layer->qk_norm == MT_QK_NORM_NONE || !layer->qk_norm_after_rope)
+        TRY(rope_qk(v, rows, dqkv, stride, true));
+    if (layer->qk_norm == MT_QK_NORM_NONE)
+        return 0;
+    struct mt_layer_norm norm = mt_layer_head_norm(layer, MT_ROLE_Q_NORM);
+    norm.x_stride = stride;
+    TRY(mt_layer_norm_backward(v->context, layer, &v->slabs, &norm, v->tokens, qkv,
+                               numbers_at(v, v->p.q_numbers), dqkv, dqkv, stride, false));
+    norm = mt_layer_head_norm(layer, MT_ROLE_K_NORM);
+    norm.x_stride = stride;
+    TRY(mt_layer_norm_backward(v->context, layer, &v->slabs, &norm, v->tokens,
+                               mt_layer_at(v->context, qkv, q), numbers_at(v, v->p.k_numbers), dk, dk, stride,
+                               false));
+    return layer->qk_norm_after_rope ? rope_qk(v, rows, dqkv, stride, true) : 0;
+}
+
+static struct mt_attention_args bind_attention(const struct visit *v, const struct mt_rows *rows)
+{
+    const struct mt_layer *layer = v->layer;
+    const size_t q = q_size(layer), kv = kv_size(layer);
+    const bool normed = layer->qk_norm != MT_QK_NORM_NONE;
+    char *qk = v->a + (normed ? v->p.qk : v->p.qkv);
     struct mt_attention_args args =
-        attention_args(context, layer, rows->document_starts, rows->num_documents);
-    args.q = activations + p->qkv;
-    args.k = at(context, activations + p->qkv, q_size(layer));
-    args.v = at(context, activations + p->qkv, q_size(layer) + kv_size(layer));
-    args.q_stride = args.k_stride = args.v_stride = qkv_size(layer);
-    args.out = activations + p->attended;
-    args.lse = (float *)(void *)(activations + p->lse);
-    args.workspace = scratch + p->workspace;
+        attention_args(v->context, layer, rows->document_starts, rows->num_documents);
+    args.q = qk;
+    args.k = mt_layer_at(v->context, qk, q);
+    args.v = mt_layer_at(v->context, v->a + v->p.qkv, q + kv);
+    args.q_stride = args.k_stride = normed ? q + kv : qkv_size(layer);
+    args.v_stride = qkv_size(layer);
+    args.out = v->a + v->p.attended;
+    args.lse = numbers_at(v, v->p.lse);
+    args.workspace = v->s + v->p.workspace;
     return args;
 }
 
-/* The second half: out = mid + MLP(norm(mid)). out NULL: up to the activation's product only. */
-static int mlp_forward(const struct mt_layer_context *context, const struct mt_layer *layer,
-                       const void *weights, size_t tokens, const void *mid, void *normed, float *rstd,
-                       void *gate_up, void *product, void *out)
+/* out = residual + scale * norm(product of input): the end of either half. `branch`: where the product waits
+ * to be normed. */
+static int end_branch(const struct visit *v, const struct mt_products *product, const void *input,
+                      bool normed, enum mt_role role, size_t branch, size_t numbers, const void *residual,
+                      void *out)
 {
-    const struct mt_device_api *api = context->device->api;
-    const size_t wide = layer->intermediate_size;
-    TRY(norm(context, layer, weights, MT_ROLE_MLP_NORM, tokens, mid, normed, rstd));
-    TRY(linear(context, layer, weights, &gate_up_products, tokens, normed, gate_up, 2 * wide, false));
-    TRY(api->gated_activation(context->stream, &(struct mt_gated_activation_args){
-                                                   .gate = gate_up,
-                                                   .up = at(context, gate_up, wide),
-                                                   .out = product,
-                                                   .rows = tokens,
-                                                   .cols = wide,
-                                                   .gate_stride = 2 * wide,
-                                                   .up_stride = 2 * wide,
-                                                   .activation = layer->activation,
-                                                   .dtype = context->dtype,
-                                               }));
-    if (!out)
+    const struct mt_layer *layer = v->layer;
+    const size_t hidden = layer->hidden_size;
+    if (!normed && layer->residual_scale == 1.0f) {
+        TRY(v->context->device->api->copy(v->context->stream, out, residual,
+                                          v->tokens * hidden * mt_dtype_bytes(v->context->dtype)));
+        return linear(v, product, input, out, hidden, true);
+    }
+    void *raw = normed ? v->a + branch : out;
+    TRY(linear(v, product, input, raw, hidden, false));
+    if (normed)
+        TRY(hidden_norm(v, role, MT_NUM_ROLES, raw, out, numbers));
+    return mt_layer_add(v->context, layer, v->tokens, residual, out, layer->residual_scale, out);
+}
+
+/* From dy, the gradient of end_branch's out, that of the product. */
+static int end_branch_backward(const struct visit *v, bool normed, enum mt_role role, size_t branch,
+                               size_t numbers, const void *dy, const void **dbranch)
+{
+    const struct mt_layer *layer = v->layer;
+    char *room = v->s + v->p.dbranch;
+    *dbranch = dy;
+    if (layer->residual_scale != 1.0f) {
+        TRY(mt_layer_add(v->context, layer, v->tokens, NULL, dy, layer->residual_scale, room));
+        *dbranch = room;
+    }
+    if (!normed)
         return 0;
-    TRY(api->copy(context->stream, out, mid, tokens * layer->hidden_size * mt_dtype_bytes(context->dtype)));
-    return linear(context, layer, weights, &down_products, tokens, product, out, layer->hidden_size, true);
+    TRY(hidden_norm_backward(v, role, MT_NUM_ROLES, v->a + branch, numbers, *dbranch, room, false));
+    *dbranch = room;
+    return 0;
+}
+
+/* From mid to out; out NULL: up to the activation's product only, or the branch that is to be normed. */
+static int mlp_forward(const struct visit *v, void *out)
+{
+    const struct mt_layer *layer = v->layer;
+    const struct mt_products products = mt_layer_mlp_products(layer);
+    const size_t wide = layer->intermediate_size, stride = mlp_size(layer);
+    char *gate_up = v->a + v->p.gate_up, *product = v->a + v->p.product;
+    if (layer->mlp_norm)
+        TRY(hidden_norm(v, MT_ROLE_MLP_NORM, MT_ROLE_MLP_NORM_BIAS, mlp_source(v), v->a + v->p.normed2,
+                        v->p.numbers2));
+    TRY(linear(v, &products, mlp_input(v), gate_up, stride, false));
+    TRY(v->context->device->api->gated_activation(
+        v->context->stream, &(struct mt_gated_activation_args){
+                                .gate = gate_up,
+                                .up = layer->gated ? mt_layer_at(v->context, gate_up, wide) : NULL,
+                                .out = product,
+                                .rows = v->tokens,
+                                .cols = wide,
+                                .gate_stride = stride,
+                                .up_stride = stride,
+                                .activation = layer->activation,
+                                .dtype = v->context->dtype,
+                            }));
+    if (!out && !layer->post_mlp_norm)
+        return 0;
+    if (!out) /* its norm is differentiated, so the product and its numbers are needed; the sum is not */
+        out = v->s + v->p.dnormed;
+    return end_branch(v, &mt_layer_down_product, product, layer->post_mlp_norm, MT_ROLE_POST_MLP_NORM,
+                      v->p.branch2, v->p.post2, v->a + v->p.mid, out);
 }
 
 static int dense_forward(const struct mt_layer_context *context, const struct mt_layer *layer,
                          const void *weights, const struct mt_rows *rows, const void *x, void *y,
                          void *activations, void *scratch)
 {
-    const struct mt_device_api *api = context->device->api;
-    const size_t tokens = rows->tokens, hidden = layer->hidden_size;
-    char *a = activations;
-    struct places p;
-    TRY(place(context, layer, tokens, &p));
-
-    TRY(norm(context, layer, weights, MT_ROLE_ATTENTION_NORM, tokens, x, a + p.normed1,
-             (float *)(void *)(a + p.rstd1)));
-    TRY(linear(context, layer, weights, &qkv_products, tokens, a + p.normed1, a + p.qkv, qkv_size(layer),
-               false));
-    TRY(rope_qk(context, layer, rows, a + p.qkv, false));
-    struct mt_attention_args args = bind_attention(context, layer, rows, &p, a, scratch);
-    TRY(api->attention(context->stream, &args));
-    TRY(api->copy(context->stream, a + p.mid, x, tokens * hidden * mt_dtype_bytes(context->dtype)));
-    TRY(linear(context, layer, weights, &o_products, tokens, a + p.attended, a + p.mid, hidden, true));
-    return mlp_forward(context, layer, weights, tokens, a + p.mid, a + p.normed2,
-                       (float *)(void *)(a + p.rstd2), a + p.gate_up, a + p.product, y);
+    const struct mt_products products = mt_layer_qkv_products(layer);
+    struct visit v;
+    TRY(open_visit(&v, context, layer, weights, rows->tokens, x, activations, scratch));
+    if (layer->attention_norm)
+        TRY(hidden_norm(&v, MT_ROLE_ATTENTION_NORM, MT_ROLE_ATTENTION_NORM_BIAS, x, v.a + v.p.normed1,
+                        v.p.numbers1));
+    TRY(linear(&v, &products, attention_input(&v), v.a + v.p.qkv, qkv_size(layer), false));
+    TRY(finish_qk(&v, rows));
+    struct mt_attention_args args = bind_attention(&v, rows);
+    TRY(context->device->api->attention(context->stream, &args));
+    TRY(end_branch(&v, &mt_layer_o_product, v.a + v.p.attended, layer->post_attention_norm,
+                   MT_ROLE_POST_ATTENTION_NORM, v.p.branch1, v.p.post1, x, v.a + v.p.mid));
+    return mlp_forward(&v, y);
 }
 
-/* dy, the gradient of the layer's output, becomes that of mid. */
-static int mlp_backward(const struct mt_layer_context *context, const struct mt_layer *layer,
-                        const void *weights, float *gradients, bool accumulate, size_t tokens,
-                        const struct places *p, char *a, char *s, void *dy)
+/* dy becomes the gradient of mid; in parallel blocks, where mid is not read, only the gradient of the MLP's
+ * input is left in `dinput`. */
+static int mlp_backward(const struct visit *v, void *dy, void *dinput)
 {
-    const struct mt_device_api *api = context->device->api;
-    const size_t wide = layer->intermediate_size;
-    TRY(linear_backward(context, layer, weights, gradients, accumulate, &down_products, tokens,
-                        a + p->product, dy, layer->hidden_size, s + p->dproduct));
-    TRY(api->gated_activation_backward(context->stream, &(struct mt_gated_activation_backward_args){
-                                                            .gate = a + p->gate_up,
-                                                            .up = at(context, a + p->gate_up, wide),
-                                                            .dout = s + p->dproduct,
-                                                            .dgate = a + p->gate_up,
-                                                            .dup = at(context, a + p->gate_up, wide),
-                                                            .rows = tokens,
-                                                            .cols = wide,
-                                                            .gate_stride = 2 * wide,
-                                                            .up_stride = 2 * wide,
-                                                            .activation = layer->activation,
-                                                            .dtype = context->dtype,
-                                                        }));
-    TRY(linear_backward(context, layer, weights, gradients, accumulate, &gate_up_products, tokens,
-                        a + p->normed2, a + p->gate_up, 2 * wide, s + p->dnormed));
-    return norm_backward(context, layer, weights, gradients, accumulate, MT_ROLE_MLP_NORM, tokens, a + p->mid,
-                         (const float *)(const void *)(a + p->rstd2), s + p->dnormed, dy);
+    const struct mt_layer *layer = v->layer;
+    const struct mt_products products = mt_layer_mlp_products(layer);
+    const size_t wide = layer->intermediate_size, stride = mlp_size(layer);
+    char *gate_up = v->a + v->p.gate_up, *dproduct = v->s + v->p.dproduct;
+    void *up = layer->gated ? mt_layer_at(v->context, gate_up, wide) : NULL;
+    const void *dbranch;
+    TRY(end_branch_backward(v, layer->post_mlp_norm, MT_ROLE_POST_MLP_NORM, v->p.branch2, v->p.post2, dy,
+                            &dbranch));
+    TRY(linear_backward(v, &mt_layer_down_product, v->a + v->p.product, dbranch, layer->hidden_size, dproduct,
+                        false));
+    TRY(v->context->device->api->gated_activation_backward(v->context->stream,
+                                                           &(struct mt_gated_activation_backward_args){
+                                                               .gate = gate_up,
+                                                               .up = up,
+                                                               .dout = dproduct,
+                                                               .dgate = gate_up,
+                                                               .dup = up,
+                                                               .rows = v->tokens,
+                                                               .cols = wide,
+                                                               .gate_stride = stride,
+                                                               .up_stride = stride,
+                                                               .activation = layer->activation,
+                                                               .dtype = v->context->dtype,
+                                                           }));
+    if (layer->parallel)
+        return linear_backward(v, &products, mlp_input(v), gate_up, stride, dinput, false);
+    if (!layer->mlp_norm)
+        return linear_backward(v, &products, mlp_input(v), gate_up, stride, dy, true);
+    char *dnormed = v->s + v->p.dnormed;
+    TRY(linear_backward(v, &products, mlp_input(v), gate_up, stride, dnormed, false));
+    return hidden_norm_backward(v, MT_ROLE_MLP_NORM, MT_ROLE_MLP_NORM_BIAS, v->a + v->p.mid, v->p.numbers2,
+                                dnormed, dy, true);
 }
 
 static int dense_backward(const struct mt_layer_context *context, const struct mt_layer *layer,
                           const void *weights, float *gradients, bool accumulate, const struct mt_rows *rows,
                           const void *x, void *dy, void *activations, void *scratch)
 {
-    const size_t tokens = rows->tokens, stride = qkv_size(layer);
-    char *a = activations, *s = scratch;
-    struct places p;
-    TRY(place(context, layer, tokens, &p));
+    const struct mt_products products = mt_layer_qkv_products(layer);
+    const size_t stride = qkv_size(layer);
+    struct visit v;
+    TRY(open_visit(&v, context, layer, weights, rows->tokens, x, activations, scratch));
+    v.slabs.gradients = gradients;
+    v.slabs.accumulate = accumulate;
+    /* In parallel blocks the MLP's input is n1 or has a norm of its own; n1's two gradients are summed. */
+    const bool shared = layer->parallel && !layer->mlp_norm;
+    char *dnormed = v.s + v.p.dnormed, *dinput = shared ? dnormed : v.s + v.p.dnormed2;
+    TRY(mlp_backward(&v, dy, dinput));
 
-    TRY(mlp_backward(context, layer, weights, gradients, accumulate, tokens, &p, a, s, dy));
-    TRY(linear_backward(context, layer, weights, gradients, accumulate, &o_products, tokens, a + p.attended,
-                        dy, layer->hidden_size, s + p.dattended));
+    const void *dbranch;
+    TRY(end_branch_backward(&v, layer->post_attention_norm, MT_ROLE_POST_ATTENTION_NORM, v.p.branch1,
+                            v.p.post1, dy, &dbranch));
+    TRY(linear_backward(&v, &mt_layer_o_product, v.a + v.p.attended, dbranch, layer->hidden_size,
+                        v.s + v.p.dattended, false));
     struct mt_attention_backward_args args = {
-        .forward = bind_attention(context, layer, rows, &p, a, s),
-        .dout = s + p.dattended,
-        .dq = s + p.dqkv,
-        .dk = at(context, s + p.dqkv, q_size(layer)),
-        .dv = at(context, s + p.dqkv, q_size(layer) + kv_size(layer)),
+        .forward = bind_attention(&v, rows),
+        .dout = v.s + v.p.dattended,
+        .dq = v.s + v.p.dqkv,
+        .dk = mt_layer_at(context, v.s + v.p.dqkv, q_size(layer)),
+        .dv = mt_layer_at(context, v.s + v.p.dqkv, q_size(layer) + kv_size(layer)),
         .dq_stride = stride,
         .dk_stride = stride,
         .dv_stride = stride,
     };
     TRY(context->device->api->attention_backward(context->stream, &args));
-    TRY(rope_qk(context, layer, rows, s + p.dqkv, true));
-    TRY(linear_backward(context, layer, weights, gradients, accumulate, &qkv_products, tokens, a + p.normed1,
-                        s + p.dqkv, stride, s + p.dnormed));
-    return norm_backward(context, layer, weights, gradients, accumulate, MT_ROLE_ATTENTION_NORM, tokens, x,
-                         (const float *)(const void *)(a + p.rstd1), s + p.dnormed, dy);
+    TRY(finish_qk_backward(&v, rows));
+    const char *dqkv = v.s + v.p.dqkv;
+    if (layer->parallel && layer->mlp_norm)
+        TRY(hidden_norm_backward(&v, MT_ROLE_MLP_NORM, MT_ROLE_MLP_NORM_BIAS, x, v.p.numbers2, dinput, dy,
+                                 true));
+    if (!layer->attention_norm) {
+        if (shared)
+            TRY(mt_layer_add(context, layer, v.tokens, dy, dnormed, 1, dy));
+        return linear_backward(&v, &products, x, dqkv, stride, dy, true);
+    }
+    TRY(linear_backward(&v, &products, attention_input(&v), dqkv, stride, dnormed, shared));
+    return hidden_norm_backward(&v, MT_ROLE_ATTENTION_NORM, MT_ROLE_ATTENTION_NORM_BIAS, x, v.p.numbers1,
+                                dnormed, dy, true);
+}
+
+/* In decoding, the queries or keys that a product made: normed and turned in place. */
+static int finish_in_place(const struct visit *v, enum mt_role role, size_t rope_index,
+                           const int32_t *positions, size_t tokens, void *x, size_t heads)
+{
+    const struct mt_layer *layer = v->layer;
+    const size_t stride = heads * layer->head_dim;
+    if (layer->qk_norm == MT_QK_NORM_NONE || layer->qk_norm_after_rope)
+        TRY(rope(v, rope_index, positions, tokens, x, heads, stride, false));
+    if (layer->qk_norm == MT_QK_NORM_NONE)
+        return 0;
+    const struct mt_layer_norm norm = mt_layer_head_norm(layer, role);
+    TRY(mt_layer_norm(v->context, layer, &v->slabs, &norm, tokens, x, x, NULL));
+    return layer->qk_norm_after_rope ? 0 : rope(v, rope_index, positions, tokens, x, heads, stride, false);
 }
 
 /* One sequence's new keys and values, straight into its cache; then its attention. */
-static int decode_attention(const struct mt_layer_context *context, const struct mt_layer *layer,
-                            const void *weights, const struct mt_decode_rows *rows,
-                            const struct mt_decode_sequence *sequence, const struct mt_layer_cache *cache,
-                            const struct places *p, char *a, char *s)
+static int decode_attention(const struct visit *v, const struct mt_decode_rows *rows,
+                            const struct mt_decode_sequence *sequence, const struct mt_layer_cache *cache)
 {
-    static const struct products k_product = {.count = 1, .part = {{MT_ROLE_K, MT_ROLE_K_BIAS}}};
-    static const struct products v_product = {.count = 1, .part = {{MT_ROLE_V, MT_ROLE_V_BIAS}}};
-    const size_t kv = kv_size(layer), hidden = layer->hidden_size;
-    const int32_t *positions = rows->positions + sequence->first;
-    char *k = at(context, cache->k, sequence->slot * cache->capacity * kv);
-    char *v = at(context, cache->v, sequence->slot * cache->capacity * kv);
-    char *new_k = at(context, k, sequence->past * kv), *new_v = at(context, v, sequence->past * kv);
-    const void *normed = at(context, a + p->normed1, sequence->first * hidden);
+    const struct mt_layer_context *context = v->context;
+    const struct mt_layer *layer = v->layer;
+    const struct mt_products k_product = mt_layer_one_of_qkv(layer, 1),
+                             v_product = mt_layer_one_of_qkv(layer, 2);
+    const size_t kv = kv_size(layer), hidden = layer->hidden_size, tokens = sequence->tokens;
+    char *k = mt_layer_at(context, cache->k, sequence->slot * cache->capacity * kv);
+    char *values = mt_layer_at(context, cache->v, sequence->slot * cache->capacity * kv);
+    char *new_k = mt_layer_at(context, k, sequence->past * kv);
+    char *new_v = mt_layer_at(context, values, sequence->past * kv);
+    const char *input = attention_input(v) + sequence->first * hidden * mt_dtype_bytes(context->dtype);
 
-    TRY(linear(context, layer, weights, &k_product, sequence->tokens, normed, new_k, kv, false));
-    TRY(linear(context, layer, weights, &v_product, sequence->tokens, normed, new_v, kv, false));
-    TRY(rope(context, layer, positions, sequence->tokens, new_k, layer->num_kv_heads, kv, false));
+    TRY(mt_layer_linear(context, layer, &v->slabs, &k_product, tokens, input, new_k, kv, false));
+    TRY(mt_layer_linear(context, layer, &v->slabs, &v_product, tokens, input, new_v, kv, false));
+    TRY(finish_in_place(v, MT_ROLE_K_NORM, layer->rope, rows->positions + sequence->first, tokens, new_k,
+                        layer->num_kv_heads));
     struct mt_attention_args args = attention_args(context, layer, sequence->starts, 1);
-    args.q = at(context, a + p->qkv, sequence->first * q_size(layer));
+    args.q = mt_layer_at(context, v->a + v->p.qkv, sequence->first * q_size(layer));
     args.k = k;
-    args.v = v;
-    args.out = at(context, a + p->attended, sequence->first * q_size(layer));
+    args.v = values;
+    args.out = mt_layer_at(context, v->a + v->p.attended, sequence->first * q_size(layer));
     args.key_starts = sequence->key_starts;
-    args.workspace = s + p->workspace;
+    args.workspace = v->s + v->p.workspace;
     return context->device->api->attention(context->stream, &args);
 }
 
@@ -463,22 +518,20 @@ static int dense_decode(const struct mt_layer_context *context, const struct mt_
                         const struct mt_layer_cache *cache, const void *x, void *y, void *activations,
                         void *scratch)
 {
-    static const struct products q_product = {.count = 1, .part = {{MT_ROLE_Q, MT_ROLE_Q_BIAS}}};
-    const struct mt_device_api *api = context->device->api;
-    const size_t tokens = rows->tokens, hidden = layer->hidden_size;
-    char *a = activations, *s = scratch;
-    struct places p;
-    TRY(place(context, layer, tokens, &p));
-
-    TRY(norm(context, layer, weights, MT_ROLE_ATTENTION_NORM, tokens, x, a + p.normed1, NULL));
-    TRY(linear(context, layer, weights, &q_product, tokens, a + p.normed1, a + p.qkv, q_size(layer), false));
-    TRY(rope(context, layer, rows->positions, tokens, a + p.qkv, layer->num_heads, q_size(layer), false));
+    const struct mt_products q_product = mt_layer_one_of_qkv(layer, 0);
+    struct visit v;
+    TRY(open_visit(&v, context, layer, weights, rows->tokens, x, activations, scratch));
+    if (layer->attention_norm)
+        TRY(hidden_norm(&v, MT_ROLE_ATTENTION_NORM, MT_ROLE_ATTENTION_NORM_BIAS, x, v.a + v.p.normed1,
+                        v.p.numbers1));
+    TRY(linear(&v, &q_product, attention_input(&v), v.a + v.p.qkv, q_size(layer), false));
+    TRY(finish_in_place(&v, MT_ROLE_Q_NORM, layer->query_rope, rows->positions, v.tokens, v.a + v.p.qkv,
+                        layer->num_heads));
     for (size_t i = 0; i < rows->num_sequences; i++)
-        TRY(decode_attention(context, layer, weights, rows, &rows->sequences[i], cache, &p, a, s));
-    TRY(api->copy(context->stream, a + p.mid, x, tokens * hidden * mt_dtype_bytes(context->dtype)));
-    TRY(linear(context, layer, weights, &o_products, tokens, a + p.attended, a + p.mid, hidden, true));
-    return mlp_forward(context, layer, weights, tokens, a + p.mid, a + p.normed2, NULL, a + p.gate_up,
-                       a + p.product, y);
+        TRY(decode_attention(&v, rows, &rows->sequences[i], cache));
+    TRY(end_branch(&v, &mt_layer_o_product, v.a + v.p.attended, layer->post_attention_norm,
+                   MT_ROLE_POST_ATTENTION_NORM, v.p.branch1, v.p.post1, x, v.a + v.p.mid));
+    return mlp_forward(&v, y);
 }
 
 const struct mt_layer_template mt_layer_dense_attention = {

@@ -6,6 +6,7 @@
 #include "core/model/config.h"
 #include "core/model/family.h"
 #include "core/model/layer.h"
+#include "core/model/layer_rules.h"
 #include "core/model/parameters.h"
 
 #include <math.h>
@@ -19,47 +20,39 @@
 struct shape {
     size_t num_heads, num_kv_heads, head_dim, intermediate_size;
     enum mt_activation activation;
-    struct mt_layer_parts parts;
+    struct mt_biases biases;
+    bool parallel, qk_norm;
+    double attention_scale, attention_softcap, residual_scale;
 };
 
-static int read_shape(struct mt_model *model, const json_t *config, struct shape *shape,
+static int read_switch(const json_t *config, const struct mt_family_switch *family, bool *value,
+                       struct mt_error *error)
+{
+    *value = family->otherwise;
+    return family->key ? mt_config_bool(config, family->key, value, error) : 0;
+}
+
+static int read_sizes(struct mt_model *model, const json_t *config, struct shape *shape,
                       struct mt_error *error)
 {
-    const struct mt_family *family = model->family;
-    double eps = family->norm_eps;
-    model->tied = family->tied;
-    model->max_position_embeddings = 2048;
-    model->initializer_range = 0.02;
-
     int r = mt_config_size(config, "vocab_size", MAX_VOCABULARY, true, &model->vocab_size, error);
     r = r ? r : mt_config_size(config, "hidden_size", MAX_WIDTH, true, &model->hidden_size, error);
     r = r ? r : mt_config_size(config, "num_hidden_layers", MAX_LAYERS, true, &model->num_layers, error);
     r = r ? r
           : mt_config_size(config, "intermediate_size", MAX_WIDTH, true, &shape->intermediate_size, error);
     r = r ? r : mt_config_size(config, "num_attention_heads", MAX_WIDTH, true, &shape->num_heads, error);
+    model->max_position_embeddings = 2048;
     r = r ? r
           : mt_config_size(config, "max_position_embeddings", MAX_VOCABULARY, false,
                            &model->max_position_embeddings, error);
     if (r)
         return r;
     shape->num_kv_heads = shape->num_heads;
+    shape->head_dim = model->family->head_dim;
     r = mt_config_size(config, "num_key_value_heads", MAX_WIDTH, false, &shape->num_kv_heads, error);
     r = r ? r : mt_config_size(config, "head_dim", MAX_WIDTH, false, &shape->head_dim, error);
-    r = r ? r : mt_config_number(config, "rms_norm_eps", &eps, error);
-    r = r ? r : mt_config_number(config, "initializer_range", &model->initializer_range, error);
-    r = r ? r : mt_config_bool(config, "tie_word_embeddings", &model->tied, error);
-    r = r ? r : mt_config_bool(config, "attention_bias", &shape->parts.attention_bias, error);
-    r = r ? r : mt_config_bool(config, "mlp_bias", &shape->parts.mlp_bias, error);
-    r = r ? r : mt_config_activation(config, "hidden_act", family->activation, &shape->activation, error);
-    r = r ? r : mt_config_dtype(config, &model->source_dtype, error);
     if (r)
         return r;
-    const json_t *padding = json_object_get(config, "pad_token_id");
-    model->padding_id = json_is_integer(padding) ? json_integer_value(padding) : -1;
-    shape->parts.output_bias = shape->parts.attention_bias;
-    model->norm_eps = (float)eps;
-    model->norm_weight_offset = family->norm_weight_offset;
-
     if (!shape->head_dim) {
         if (model->hidden_size % shape->num_heads)
             return mt_error_set(
@@ -79,25 +72,117 @@ static int read_shape(struct mt_model *model, const json_t *config, struct shape
     return 0;
 }
 
-static int build_layers(struct mt_model *model, const struct shape *shape, struct mt_error *error)
+/* A number that a key may turn off: absent is the family's default, null is 0. */
+static int read_optional(const json_t *config, const char *key, double otherwise, double *value,
+                         struct mt_error *error)
 {
+    *value = json_is_null(json_object_get(config, key)) ? 0 : otherwise;
+    return mt_config_number(config, key, value, error);
+}
+
+/* Multipliers and caps. A key is read whatever the family: where it is not the family's, it was refused. */
+static int read_scales(struct mt_model *model, const json_t *config, struct shape *shape,
+                       struct mt_error *error)
+{
+    const struct mt_family *family = model->family;
+    double scalar = family->query_scalar ? family->query_scalar : (double)shape->head_dim;
+    double embedding = family->scales_embeddings ? sqrt((double)model->hidden_size) : 1;
+    double logit = family->logit_scale ? family->logit_scale : 1, divisor = 1, softcap;
+    int r = mt_config_number(config, "query_pre_attn_scalar", &scalar, error);
+    shape->attention_scale = 1 / sqrt(scalar);
+    shape->residual_scale = 1;
+    r = r ? r : mt_config_number(config, "attention_multiplier", &shape->attention_scale, error);
+    r = r ? r : mt_config_number(config, "residual_multiplier", &shape->residual_scale, error);
+    r = r ? r : mt_config_number(config, "embedding_multiplier", &embedding, error);
+    r = r ? r : mt_config_number(config, "logit_scale", &logit, error);
+    r = r ? r : mt_config_number(config, "logits_scaling", &divisor, error);
+    r = r ? r
+          : read_optional(config, "attn_logit_softcapping", family->attention_softcap,
+                          &shape->attention_softcap, error);
+    r = r ? r : read_optional(config, "final_logit_softcapping", family->logit_softcap, &softcap, error);
+    if (r)
+        return r;
+    if (!(scalar > 0) || !(divisor > 0))
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "config: `%s` must be above 0",
+                            scalar > 0 ? "logits_scaling" : "query_pre_attn_scalar");
+    model->embedding_scale = (float)embedding;
+    model->logit_scale = (float)(logit / divisor);
+    model->logit_softcap = (float)softcap;
+    return 0;
+}
+
+static int read_shape(struct mt_model *model, const json_t *config, struct shape *shape,
+                      struct mt_error *error)
+{
+    const struct mt_family *family = model->family;
+    double eps = family->norm_eps > 0 ? family->norm_eps : 1e-6;
+    model->tied = family->tied;
+    model->initializer_range = 0.02;
+    shape->qk_norm = family->qk_norm != MT_QK_NORM_NONE && !family->qk_norm_key;
+    int r = read_sizes(model, config, shape, error);
+    r = r ? r : read_scales(model, config, shape, error);
+    r = r ? r : mt_config_number(config, family->eps_key ? family->eps_key : "rms_norm_eps", &eps, error);
+    r = r ? r : mt_config_number(config, "initializer_range", &model->initializer_range, error);
+    r = r ? r : mt_config_bool(config, "tie_word_embeddings", &model->tied, error);
+    r = r ? r : read_switch(config, &family->qkv_bias, &shape->biases.qkv, error);
+    r = r ? r : read_switch(config, &family->output_bias, &shape->biases.output, error);
+    r = r ? r : read_switch(config, &family->mlp_bias, &shape->biases.mlp, error);
+    r = r ? r : read_switch(config, &family->norm_bias, &shape->biases.norm, error);
+    r = r ? r : read_switch(config, &family->parallel, &shape->parallel, error);
+    if (!r && family->qk_norm_key)
+        r = mt_config_bool(config, family->qk_norm_key, &shape->qk_norm, error);
+    r = r ? r
+          : mt_config_activation(config, family->activation_key ? family->activation_key : "hidden_act",
+                                 family->activation ? family->activation : "silu", &shape->activation, error);
+    r = r ? r : mt_config_dtype(config, &model->source_dtype, error);
+    const json_t *padding = json_object_get(config, "pad_token_id");
+    model->padding_id =
+        json_is_integer(padding) && !family->keeps_padding_row ? json_integer_value(padding) : -1;
+    model->norm_eps = (float)eps;
+    model->norm_weight_offset = family->norm_weight_offset;
+    model->norm_centered = family->layer_norm;
+    return r;
+}
+
+static int build_layers(struct mt_model *model, const struct shape *shape, const struct mt_layer_rules *rules,
+                        struct mt_error *error)
+{
+    const struct mt_family *family = model->family;
+    const char *const *names = family->names;
     model->layers = mt_arena_alloc(model->arena, model->num_layers, sizeof *model->layers);
     if (!model->layers)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the list of layers");
-    for (size_t i = 0; i < model->num_layers; i++)
-        model->layers[i] = (struct mt_layer){
+    for (size_t i = 0; i < model->num_layers; i++) {
+        struct mt_layer *layer = &model->layers[i];
+        *layer = (struct mt_layer){
             .layer_template = &mt_layer_dense_attention,
             .hidden_size = model->hidden_size,
             .num_heads = shape->num_heads,
             .num_kv_heads = shape->num_kv_heads,
             .head_dim = shape->head_dim,
-            .rope = 0,
-            .attention_scale = (float)(1.0 / sqrt((double)shape->head_dim)),
+            .attention_scale = (float)shape->attention_scale,
+            .attention_softcap = (float)shape->attention_softcap,
+            .qk_norm = shape->qk_norm ? family->qk_norm : MT_QK_NORM_NONE,
+            .qk_norm_after_rope = family->qk_norm_after_rope,
             .intermediate_size = shape->intermediate_size,
+            .gated = names[MT_ROLE_GATE] || names[MT_ROLE_GATE_UP],
             .activation = shape->activation,
+            .attention_norm = names[MT_ROLE_ATTENTION_NORM] || family->plain_norms,
+            /* A switch that makes both halves parallel leaves them one norm (stablelm). */
+            .mlp_norm = (names[MT_ROLE_MLP_NORM] && !(shape->parallel && family->parallel.key)) ||
+                        family->plain_norms,
+            .post_attention_norm = names[MT_ROLE_POST_ATTENTION_NORM] != NULL,
+            .post_mlp_norm = names[MT_ROLE_POST_MLP_NORM] != NULL,
+            .parallel = shape->parallel,
+            .residual_scale = (float)shape->residual_scale,
+            .norm_centered = model->norm_centered,
             .norm_eps = model->norm_eps,
             .norm_weight_offset = model->norm_weight_offset,
         };
+        int r = mt_layer_rules_apply(rules, i, layer, error);
+        if (r)
+            return r;
+    }
     model->kv_size = shape->num_kv_heads * shape->head_dim;
     return 0;
 }
@@ -109,21 +194,18 @@ static int build(struct mt_model *model, const json_t *config, bool strict, stru
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "config: `model_type` is missing");
     model->family = mt_family_find(json_string_value(type));
     if (!model->family) {
-        char known[512];
+        char known[2048];
         return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
                             "config: model_type `%s` is not supported yet (known: %s)",
                             json_string_value(type), mt_family_list(known, sizeof known));
     }
     struct shape shape = {0};
+    struct mt_layer_rules rules;
     int r = mt_config_check_keys(model->family, config, strict, model->notes, error);
     r = r ? r : read_shape(model, config, &shape, error);
-    if (r)
-        return r;
-    model->num_ropes = 1;
-    model->ropes[0].rotary_dim = shape.head_dim;
-    r = mt_rope_from_config(config, model->family->rope_theta, &model->ropes[0], error);
-    r = r ? r : build_layers(model, &shape, error);
-    return r ? r : mt_parameters_build(model, &shape.parts, error);
+    r = r ? r : mt_layer_rules_read(model, config, shape.head_dim, &rules, error);
+    r = r ? r : build_layers(model, &shape, &rules, error);
+    return r ? r : mt_parameters_build(model, &shape.biases, error);
 }
 
 static int make(const json_t *config, bool strict, struct mt_model **model_out, struct mt_error *error)
@@ -209,7 +291,7 @@ static int fill_defaults(const struct mt_family *family, json_t *config, struct 
     set_default(config, "bos_token_id", json_null());
     set_default(config, "eos_token_id", json_null());
     set_default(config, "pad_token_id", json_null());
-    set_default(config, "hidden_act", json_string(family->activation));
+    set_default(config, "hidden_act", json_string("silu"));
     set_default(config, "initializer_range", json_real(0.02));
     set_default(config, "max_position_embeddings", json_integer(2048));
     set_default(config, "rms_norm_eps", json_real(1e-5));
@@ -248,12 +330,9 @@ static int config_from_keys(const char *architecture, const json_t *keys, json_t
     const json_t *given = json_object_get(keys, "architecture");
     const char *type = architecture ? architecture : json_string_value(given);
     const struct mt_family *family = type ? mt_family_find(type) : NULL;
-    if (!family) {
-        char known[512];
+    if (!family || strcmp(family->model_type, "llama") != 0)
         return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_JOB,
-                            "model.architecture `%s` is not supported yet (known: %s)", type ? type : "",
-                            mt_family_list(known, sizeof known));
-    }
+                            "model.architecture `%s` is not supported yet (known: llama)", type ? type : "");
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)keys, key, value)

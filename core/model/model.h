@@ -48,21 +48,38 @@ struct mt_group {
     const struct mt_parameter *by_role[MT_NUM_ROLES]; /* NULL where there is none */
 };
 
-/* What one decoder layer computes. */
+/* Norms of queries and keys. */
+enum mt_qk_norm {
+    MT_QK_NORM_NONE,
+    MT_QK_NORM_HEAD,     /* each head by itself, one weight [head_dim] for all */
+    MT_QK_NORM_PER_HEAD, /* each head by itself with a weight of its own */
+    MT_QK_NORM_WHOLE,    /* all heads of a token together */
+};
+
+/* What one decoder layer computes; core/model/layer_dense.c has the formula. */
 struct mt_layer {
     const struct mt_layer_template *layer_template;
     const struct mt_group *group;
     size_t hidden_size;
     size_t num_heads, num_kv_heads, head_dim;
-    size_t rope; /* in mt_model.ropes; MT_ROPE_NONE for a layer without rotary positions */
-    size_t window;
+    size_t rope;       /* of keys, in mt_model.ropes; MT_ROPE_NONE for a layer without rotary positions */
+    size_t query_rope; /* of queries: the same but where queries are scaled by position */
+    size_t window;     /* > 0: a token sees so many keys, itself included */
     float attention_scale, attention_softcap;
+    enum mt_qk_norm qk_norm;
+    bool qk_norm_after_rope;
     size_t intermediate_size;
+    bool gated;
     enum mt_activation activation;
+    bool attention_norm, mlp_norm;           /* of what a half reads */
+    bool post_attention_norm, post_mlp_norm; /* of what it adds to the residual stream */
+    bool parallel;                           /* both halves read the layer's input */
+    float residual_scale;                    /* on what is added */
+    bool norm_centered;                      /* layer norm instead of RMS norm */
     float norm_eps, norm_weight_offset;
 };
 #define MT_ROPE_NONE SIZE_MAX
-#define MT_MODEL_MAX_ROPES 2
+#define MT_MODEL_MAX_ROPES 3
 
 struct mt_model {
     struct mt_arena *arena; /* owns all that this struct points to */
@@ -76,6 +93,10 @@ struct mt_model {
         padding_id; /* nn.Embedding's padding_idx: its row gets no gradient from the input side; -1: none */
     bool tied;      /* the output matrix is the embedding table */
     float norm_eps, norm_weight_offset; /* of the final norm */
+    bool norm_centered;
+    float embedding_scale; /* on the table's rows as they enter; the tied head reads the raw table */
+    float logit_scale;     /* logits = softcap(logit_scale * head(norm(x))) */
+    float logit_softcap;   /* 0: none */
     double initializer_range;
     enum mt_dtype source_dtype; /* `dtype` of config.json: what checkpoints are written in */
 
@@ -138,6 +159,13 @@ static inline const struct mt_parameter *mt_model_output_table(const struct mt_m
 {
     return model->tied ? model->groups[MT_GROUP_EMBEDDING].by_role[MT_ROLE_EMBEDDING]
                        : model->groups[mt_model_head_group(model)].by_role[MT_ROLE_HEAD];
+}
+
+/* Elements of the head group's slab before the output matrix: the final norm, and the output's bias. */
+static inline size_t mt_model_head_rest(const struct mt_model *model)
+{
+    const struct mt_group *head = &model->groups[mt_model_head_group(model)];
+    return head->by_role[MT_ROLE_HEAD] ? head->by_role[MT_ROLE_HEAD]->offset : head->count;
 }
 
 /* Matrix-product FLOPs of one token through forward (2 a weight and token, attention's own apart), for

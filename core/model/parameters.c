@@ -22,13 +22,20 @@ static const char *expand(struct mt_arena *arena, const char *pattern, size_t la
 static bool is_bias(enum mt_role role)
 {
     switch (role) {
+    case MT_ROLE_ATTENTION_NORM_BIAS:
     case MT_ROLE_Q_BIAS:
     case MT_ROLE_K_BIAS:
     case MT_ROLE_V_BIAS:
+    case MT_ROLE_QKV_BIAS:
+    case MT_ROLE_Q_NORM_BIAS:
+    case MT_ROLE_K_NORM_BIAS:
     case MT_ROLE_O_BIAS:
+    case MT_ROLE_MLP_NORM_BIAS:
     case MT_ROLE_GATE_BIAS:
     case MT_ROLE_UP_BIAS:
     case MT_ROLE_DOWN_BIAS:
+    case MT_ROLE_FINAL_NORM_BIAS:
+    case MT_ROLE_HEAD_BIAS:
         return true;
     default:
         return false;
@@ -37,25 +44,75 @@ static bool is_bias(enum mt_role role)
 
 static bool is_norm(enum mt_role role)
 {
-    return role == MT_ROLE_ATTENTION_NORM || role == MT_ROLE_MLP_NORM || role == MT_ROLE_FINAL_NORM;
+    switch (role) {
+    case MT_ROLE_ATTENTION_NORM:
+    case MT_ROLE_Q_NORM:
+    case MT_ROLE_K_NORM:
+    case MT_ROLE_POST_ATTENTION_NORM:
+    case MT_ROLE_MLP_NORM:
+    case MT_ROLE_POST_MLP_NORM:
+    case MT_ROLE_FINAL_NORM:
+        return true;
+    default:
+        return false;
+    }
 }
 
-static bool layer_has(const struct mt_layer_parts *parts, enum mt_role role)
+/* Whether a layer whose family has a name for the role has the parameter. */
+static bool layer_has(const struct mt_layer *layer, const struct mt_biases *biases, enum mt_role role)
 {
     switch (role) {
+    case MT_ROLE_ATTENTION_NORM:
+        return layer->attention_norm;
+    case MT_ROLE_ATTENTION_NORM_BIAS:
+        return layer->attention_norm && biases->norm;
+    case MT_ROLE_MLP_NORM:
+        return layer->mlp_norm;
+    case MT_ROLE_MLP_NORM_BIAS:
+        return layer->mlp_norm && biases->norm;
+    case MT_ROLE_POST_ATTENTION_NORM:
+        return layer->post_attention_norm;
+    case MT_ROLE_POST_MLP_NORM:
+        return layer->post_mlp_norm;
+    case MT_ROLE_Q_NORM:
+    case MT_ROLE_K_NORM:
+        return layer->qk_norm != MT_QK_NORM_NONE;
+    case MT_ROLE_Q_NORM_BIAS:
+    case MT_ROLE_K_NORM_BIAS:
+        return layer->qk_norm != MT_QK_NORM_NONE && biases->norm;
     case MT_ROLE_Q_BIAS:
     case MT_ROLE_K_BIAS:
     case MT_ROLE_V_BIAS:
-        return parts->attention_bias;
+    case MT_ROLE_QKV_BIAS:
+        return biases->qkv;
     case MT_ROLE_O_BIAS:
-        return parts->output_bias;
+        return biases->output;
     case MT_ROLE_GATE_BIAS:
     case MT_ROLE_UP_BIAS:
     case MT_ROLE_DOWN_BIAS:
-        return parts->mlp_bias;
+        return biases->mlp;
     default:
-        return role >= MT_ROLE_ATTENTION_NORM && role < MT_ROLE_FINAL_NORM;
+        return true;
     }
+}
+
+static bool head_has(const struct mt_model *model, const struct mt_biases *biases, enum mt_role role)
+{
+    switch (role) {
+    case MT_ROLE_FINAL_NORM_BIAS:
+        return biases->norm;
+    case MT_ROLE_HEAD_BIAS:
+        return biases->head;
+    case MT_ROLE_HEAD:
+        return !model->tied;
+    default:
+        return true;
+    }
+}
+
+static bool in_layer(enum mt_role role)
+{
+    return role > MT_ROLE_EMBEDDING && role < MT_ROLE_FINAL_NORM;
 }
 
 /* Rows and columns; columns 0 for one dimension. */
@@ -70,9 +127,31 @@ static bool shape_of(const struct mt_model *model, const struct mt_layer *layer,
         wide = layer->intermediate_size;
     }
     const size_t hidden = model->hidden_size;
+    const enum mt_qk_norm qk = layer ? layer->qk_norm : MT_QK_NORM_NONE;
+    const size_t dim = layer ? layer->head_dim : 0;
+    const size_t rows[2] = {qk == MT_QK_NORM_PER_HEAD ? layer->num_heads
+                            : qk == MT_QK_NORM_WHOLE  ? q
+                                                      : dim,
+                            qk == MT_QK_NORM_PER_HEAD ? layer->num_kv_heads
+                            : qk == MT_QK_NORM_WHOLE  ? kv
+                                                      : dim};
+    const size_t columns = qk == MT_QK_NORM_PER_HEAD ? dim : 0;
     const size_t shapes[MT_NUM_ROLES][2] = {
         [MT_ROLE_EMBEDDING] = {model->vocab_size, hidden},
         [MT_ROLE_ATTENTION_NORM] = {hidden, 0},
+        [MT_ROLE_ATTENTION_NORM_BIAS] = {hidden, 0},
+        [MT_ROLE_QKV] = {q + 2 * kv, hidden},
+        [MT_ROLE_QKV_BIAS] = {q + 2 * kv, 0},
+        [MT_ROLE_Q_NORM] = {rows[0], columns},
+        [MT_ROLE_K_NORM] = {rows[1], columns},
+        [MT_ROLE_Q_NORM_BIAS] = {rows[0], columns},
+        [MT_ROLE_K_NORM_BIAS] = {rows[1], columns},
+        [MT_ROLE_POST_ATTENTION_NORM] = {hidden, 0},
+        [MT_ROLE_MLP_NORM_BIAS] = {hidden, 0},
+        [MT_ROLE_GATE_UP] = {2 * wide, hidden},
+        [MT_ROLE_POST_MLP_NORM] = {hidden, 0},
+        [MT_ROLE_FINAL_NORM_BIAS] = {hidden, 0},
+        [MT_ROLE_HEAD_BIAS] = {model->vocab_size, 0},
         [MT_ROLE_Q] = {q, hidden},
         [MT_ROLE_K] = {kv, hidden},
         [MT_ROLE_V] = {kv, hidden},
@@ -98,8 +177,7 @@ static bool shape_of(const struct mt_model *model, const struct mt_layer *layer,
 static int add(struct mt_model *model, struct mt_group *group, size_t layer_number, enum mt_role role,
                struct mt_error *error)
 {
-    const bool in_layer = role >= MT_ROLE_ATTENTION_NORM && role < MT_ROLE_FINAL_NORM;
-    const struct mt_layer *layer = in_layer ? &model->layers[layer_number] : NULL;
+    const struct mt_layer *layer = in_layer(role) ? &model->layers[layer_number] : NULL;
     struct mt_parameter *p = &model->parameters[model->num_parameters];
     size_t shape[2], after;
 
@@ -130,7 +208,7 @@ static int add(struct mt_model *model, struct mt_group *group, size_t layer_numb
     return 0;
 }
 
-int mt_parameters_build(struct mt_model *model, const struct mt_layer_parts *parts, struct mt_error *error)
+int mt_parameters_build(struct mt_model *model, const struct mt_biases *biases, struct mt_error *error)
 {
     model->num_groups = model->num_layers + 2;
     model->groups = mt_arena_alloc(model->arena, model->num_groups, sizeof *model->groups);
@@ -146,9 +224,11 @@ int mt_parameters_build(struct mt_model *model, const struct mt_layer_parts *par
         group->index = g;
         group->first_parameter = model->num_parameters;
         for (enum mt_role role = 0; role < MT_NUM_ROLES; role++) {
-            bool has = embedding ? role == MT_ROLE_EMBEDDING
-                       : head    ? role == MT_ROLE_FINAL_NORM || (role == MT_ROLE_HEAD && !model->tied)
-                                 : layer_has(parts, role);
+            const bool has = model->family->names[role] &&
+                             (embedding        ? role == MT_ROLE_EMBEDDING
+                              : head           ? role >= MT_ROLE_FINAL_NORM && head_has(model, biases, role)
+                              : in_layer(role) ? layer_has(&model->layers[g - 1], biases, role)
+                                               : false);
             if (!has)
                 continue;
             int r = add(model, group, embedding || head ? 0 : g - 1, role, error);

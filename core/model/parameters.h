@@ -4,13 +4,13 @@
 
 #include "core/model/model.h"
 
-/* Which optional parameters a layer has. */
-struct mt_layer_parts {
-    bool attention_bias, output_bias, mlp_bias;
+/* Which biases a model has, where its family has a name for them. */
+struct mt_biases {
+    bool qkv, output, mlp, norm, head;
 };
 
 /* Fills groups and parameters from the model's sizes and layers. -EOVERFLOW, -ENOMEM. */
-int mt_parameters_build(struct mt_model *model, const struct mt_layer_parts *parts, struct mt_error *error);
+int mt_parameters_build(struct mt_model *model, const struct mt_biases *biases, struct mt_error *error);
 /* Places in the slabs of what is trained; again after freezing. */
 void mt_parameters_place_trained(struct mt_model *model);
 

@@ -3,29 +3,43 @@
 #define MT_MODEL_ROLE_H
 
 /* In this order the parameters of a group lie in its slab: weights that read the same input are neighbours,
- * so that one product serves them all. */
+ * so that one product serves them all. A checkpoint has them apart (Q, K, V; GATE, UP) or as one matrix (QKV,
+ * GATE_UP), never both. */
 enum mt_role {
     MT_ROLE_EMBEDDING, /* [vocab_size, hidden_size] */
 
     MT_ROLE_ATTENTION_NORM, /* [hidden_size] */
-    MT_ROLE_Q,              /* [num_heads * head_dim, hidden_size] */
-    MT_ROLE_K,              /* [num_kv_heads * head_dim, hidden_size] */
+    MT_ROLE_ATTENTION_NORM_BIAS,
+    MT_ROLE_Q, /* [num_heads * head_dim, hidden_size] */
+    MT_ROLE_K, /* [num_kv_heads * head_dim, hidden_size] */
     MT_ROLE_V,
+    MT_ROLE_QKV, /* [(num_heads + 2 * num_kv_heads) * head_dim, hidden_size] */
     MT_ROLE_Q_BIAS,
     MT_ROLE_K_BIAS,
     MT_ROLE_V_BIAS,
+    MT_ROLE_QKV_BIAS,
+    MT_ROLE_Q_NORM, /* [head_dim], [num_heads, head_dim] or [num_heads * head_dim], by mt_layer.qk_norm */
+    MT_ROLE_K_NORM,
+    MT_ROLE_Q_NORM_BIAS,
+    MT_ROLE_K_NORM_BIAS,
     MT_ROLE_O, /* [hidden_size, num_heads * head_dim] */
     MT_ROLE_O_BIAS,
-    MT_ROLE_MLP_NORM, /* [hidden_size] */
-    MT_ROLE_GATE,     /* [intermediate_size, hidden_size] */
+    MT_ROLE_POST_ATTENTION_NORM, /* [hidden_size] */
+    MT_ROLE_MLP_NORM,            /* [hidden_size] */
+    MT_ROLE_MLP_NORM_BIAS,
+    MT_ROLE_GATE, /* [intermediate_size, hidden_size] */
     MT_ROLE_UP,
+    MT_ROLE_GATE_UP, /* [2 * intermediate_size, hidden_size] */
     MT_ROLE_GATE_BIAS,
     MT_ROLE_UP_BIAS,
     MT_ROLE_DOWN, /* [hidden_size, intermediate_size] */
     MT_ROLE_DOWN_BIAS,
+    MT_ROLE_POST_MLP_NORM, /* [hidden_size] */
 
     MT_ROLE_FINAL_NORM, /* [hidden_size] */
-    MT_ROLE_HEAD,       /* [vocab_size, hidden_size]; absent when tied */
+    MT_ROLE_FINAL_NORM_BIAS,
+    MT_ROLE_HEAD_BIAS, /* [vocab_size] */
+    MT_ROLE_HEAD,      /* [vocab_size, hidden_size]; absent when tied */
 
     MT_NUM_ROLES
 };

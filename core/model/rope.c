@@ -1,18 +1,25 @@
 #include "core/model/rope.h"
 
+#include "core/base/arena.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+
+static const json_t *present(const json_t *object, const char *key)
+{
+    const json_t *item = json_object_get(object, key);
+    return item && !json_is_null(item) ? item : NULL;
+}
 
 /* A number under `key`, or `otherwise` where it is absent or null. */
 static int number(const json_t *object, const char *key, double otherwise, double *value,
                   struct mt_error *error)
 {
-    const json_t *item = json_object_get(object, key);
-    if (!item || json_is_null(item)) {
-        *value = otherwise;
+    const json_t *item = present(object, key);
+    *value = otherwise;
+    if (!item)
         return 0;
-    }
     if (!json_is_number(item) || !isfinite(json_number_value(item)) || json_number_value(item) <= 0)
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
                             "config: rope setting `%s` must be a positive number", key);
@@ -20,107 +27,273 @@ static int number(const json_t *object, const char *key, double otherwise, doubl
     return 0;
 }
 
-static int scaling(const json_t *config, const json_t *settings, struct mt_rope *rope, struct mt_error *error)
+/* Settings that each type reads beside the common ones. */
+static const char *const common_settings[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor",
+                                              NULL};
+static const struct {
+    const char *name;
+    enum mt_rope_type type;
+    const char *settings[9];
+} types[] = {
+    {"default", MT_ROPE_DEFAULT, {"factor", NULL}}, /* a factor without a type has no effect */
+    {"linear", MT_ROPE_LINEAR, {"factor", NULL}},
+    {"dynamic", MT_ROPE_DYNAMIC, {"factor", "original_max_position_embeddings", NULL}},
+    {"dynamic",
+     MT_ROPE_ALPHA,
+     {"alpha", "factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", NULL}},
+    {"llama3",
+     MT_ROPE_LLAMA3,
+     {"factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor", NULL}},
+    {"yarn",
+     MT_ROPE_YARN,
+     {"factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow", "mscale",
+      "mscale_all_dim", "truncate", NULL}},
+    {"longrope",
+     MT_ROPE_LONGROPE,
+     {"factor", "original_max_position_embeddings", "attention_factor", "short_factor", "long_factor", NULL}},
+};
+/* Queries that are scaled by position: both keys of ministral3. */
+static const char *const query_settings[] = {"llama_4_scaling_beta", "max_position_embeddings", NULL};
+
+static bool listed(const char *const *list, const char *key)
 {
-    const json_t *name = json_object_get(settings, "rope_type");
-    if (!name || json_is_null(name))
-        name = json_object_get(settings, "type");
-    const char *type = name && !json_is_null(name) ? json_string_value(name) : "default";
-    if (!type)
-        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "config: `rope_type` must be a string");
-    int r = 0;
-    if (strcmp(type, "default") == 0) {
-        rope->type = MT_ROPE_DEFAULT;
-        return 0;
-    }
-    if (strcmp(type, "linear") == 0) {
-        rope->type = MT_ROPE_LINEAR;
-    } else if (strcmp(type, "llama3") == 0) {
-        rope->type = MT_ROPE_LLAMA3;
-        double longest;
-        r = number(config, "max_position_embeddings", 2048, &longest, error);
-        r = r ? r
-              : number(settings, "original_max_position_embeddings", longest,
-                       &rope->original_max_position_embeddings, error);
-        r = r ? r : number(settings, "low_freq_factor", 1, &rope->low_freq_factor, error);
-        r = r ? r : number(settings, "high_freq_factor", 4, &rope->high_freq_factor, error);
-        if (!r && rope->high_freq_factor <= rope->low_freq_factor)
-            return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
-                                "config: rope's high_freq_factor must be above low_freq_factor");
-    } else {
-        return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
-                            "config: rope type `%s` is not supported yet (known: default, linear, llama3)",
-                            type);
-    }
-    return r ? r : number(settings, "factor", 1, &rope->factor, error);
+    for (size_t i = 0; list[i]; i++)
+        if (strcmp(list[i], key) == 0)
+            return true;
+    return false;
 }
 
-static const char *const known_settings[] = {
-    "rope_type",
-    "type",
-    "rope_theta",
-    "factor",
-    "low_freq_factor",
-    "high_freq_factor",
-    "partial_rotary_factor",
-    "original_max_position_embeddings",
-};
-
 /* A setting that is not known changes the angles in a way that nobody may guess. */
-static int check_settings(const json_t *settings, struct mt_error *error)
+static int check_settings(const json_t *settings, size_t type, struct mt_error *error)
 {
+    const bool queries = present(settings, "llama_4_scaling_beta") != NULL;
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)settings, key, value)
     {
-        bool known = json_is_null(value);
-        for (size_t i = 0; i < sizeof known_settings / sizeof *known_settings; i++)
-            known = known || strcmp(key, known_settings[i]) == 0;
-        if (!known)
-            return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
-                                "config: rope setting `%s` is not supported yet", key);
+        if (json_is_null(value) || listed(common_settings, key) || listed(types[type].settings, key) ||
+            (queries && listed(query_settings, key)))
+            continue;
+        return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
+                            "config: rope setting `%s` is not supported for rope type `%s`", key,
+                            types[type].name);
     }
     return 0;
 }
 
-int mt_rope_from_config(const json_t *config, double default_theta, struct mt_rope *rope,
-                        struct mt_error *error)
+static int find_type(const json_t *settings, size_t *type, struct mt_error *error)
 {
-    const json_t *parameters = json_object_get(config, "rope_parameters");
-    const json_t *old = json_object_get(config, "rope_scaling");
-    rope->type = MT_ROPE_DEFAULT;
-    rope->factor = 1;
+    const json_t *item = present(settings, "rope_type");
+    item = item ? item : present(settings, "type");
+    const char *name = item ? json_string_value(item) : "default";
+    if (!name)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "config: `rope_type` must be a string");
+    if (strcmp(name, "su") == 0) /* what longrope was called at first */
+        name = "longrope";
+    const bool alpha = present(settings, "alpha") != NULL;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(name, types[i].name) == 0 && (types[i].type != MT_ROPE_DYNAMIC || !alpha)) {
+            *type = i;
+            return 0;
+        }
+    return mt_error_set(
+        error, -ENOTSUP, MT_REASON_BAD_MODEL,
+        "config: rope type `%s` is not supported yet (known: default, linear, dynamic, llama3, "
+        "yarn, longrope)",
+        name);
+}
 
-    double theta;
-    int r = number(config, "rope_theta", default_theta, &theta, error);
-    if (r)
-        return r;
-    const json_t *settings = old && !json_is_null(old) ? old : parameters;
-    if (settings && !json_is_null(settings)) {
-        if (!json_is_object(settings))
-            return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "config: `%s` must be an object",
-                                settings == old ? "rope_scaling" : "rope_parameters");
-        r = check_settings(settings, error);
-        r = r ? r : number(settings, "rope_theta", theta, &theta, error);
-        r = r ? r : scaling(config, settings, rope, error);
-        double partial = 1;
-        r = r ? r : number(settings, "partial_rotary_factor", 1, &partial, error);
-        if (!r && partial != 1)
-            r = mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
-                             "config: `partial_rotary_factor` %g is not supported for this family", partial);
-    }
-    rope->theta = theta;
+static double yarn_scale(double factor, double m)
+{
+    return factor <= 1 ? 1 : 0.1 * m * log(factor) + 1;
+}
+
+static int read_yarn(const json_t *settings, struct mt_rope *rope, struct mt_error *error)
+{
+    double mscale, all, attention;
+    int r = number(settings, "mscale", 0, &mscale, error);
+    r = r ? r : number(settings, "mscale_all_dim", 0, &all, error);
+    r = r ? r : number(settings, "attention_factor", 0, &attention, error);
+    r = r ? r : number(settings, "beta_fast", 32, &rope->beta_fast, error);
+    r = r ? r : number(settings, "beta_slow", 1, &rope->beta_slow, error);
+    const json_t *truncate = present(settings, "truncate");
+    rope->truncate = !truncate || !json_is_false(truncate);
+    if (attention > 0)
+        rope->attention_factor = attention;
+    else if (mscale > 0 && all > 0)
+        rope->attention_factor = yarn_scale(rope->factor, mscale) / yarn_scale(rope->factor, all);
+    else
+        rope->attention_factor = yarn_scale(rope->factor, 1);
     return r;
 }
 
-/* Frequency of pair `i`, scaled. */
-static double frequency(const struct mt_rope *rope, size_t i)
+static int read_factors(const json_t *settings, const char *key, const struct mt_rope *rope,
+                        struct mt_arena *arena, const double **factors, struct mt_error *error)
 {
-    double f = pow(rope->theta, -2.0 * (double)i / (double)rope->rotary_dim);
+    const json_t *list = present(settings, key);
+    const size_t count = rope->rotary_dim / 2;
+    if (!json_is_array(list) || json_array_size(list) != count)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                            "config: rope setting `%s` must be a list of %zu numbers", key, count);
+    double *values = mt_arena_alloc(arena, count, sizeof *values);
+    if (!values)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for rope's factors");
+    for (size_t i = 0; i < count; i++) {
+        values[i] = json_number_value(json_array_get(list, i));
+        if (!(values[i] > 0))
+            return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                                "config: rope setting `%s` must hold positive numbers", key);
+    }
+    *factors = values;
+    return 0;
+}
+
+static int read_longrope(const struct mt_rope_source *source, const json_t *settings, struct mt_rope *rope,
+                         struct mt_error *error)
+{
+    double attention;
+    int r = number(settings, "attention_factor", 0, &attention, error);
+    r = r ? r : read_factors(settings, "short_factor", rope, source->arena, &rope->short_factors, error);
+    r = r ? r : read_factors(settings, "long_factor", rope, source->arena, &rope->long_factors, error);
+    if (attention > 0)
+        rope->attention_factor = attention;
+    else if (rope->factor > 1)
+        rope->attention_factor = sqrt(1 + log(rope->factor) / log(rope->original_max_position_embeddings));
+    return r;
+}
+
+/* The numbers of a scaling. */
+static int scaling(const struct mt_rope_source *source, const json_t *settings, struct mt_rope *rope,
+                   struct mt_error *error)
+{
+    double longest, inner;
+    int r = number(source->config, "max_position_embeddings", 2048, &longest, error);
+    r = r ? r : number(settings, "original_max_position_embeddings", longest, &inner, error);
+    r = r ? r
+          : number(source->config, "original_max_position_embeddings", inner,
+                   &rope->original_max_position_embeddings, error);
+    if (rope->type == MT_ROPE_DYNAMIC)
+        rope->original_max_position_embeddings = longest;
+    const bool ratio = rope->type == MT_ROPE_YARN || rope->type == MT_ROPE_LONGROPE;
+    r = r ? r
+          : number(settings, "factor", ratio ? longest / rope->original_max_position_embeddings : 1,
+                   &rope->factor, error);
+    if (r)
+        return r;
+    switch (rope->type) {
+    case MT_ROPE_DEFAULT:
+    case MT_ROPE_LINEAR:
+    case MT_ROPE_DYNAMIC:
+        return 0;
+    case MT_ROPE_ALPHA:
+        return number(settings, "alpha", 1, &rope->alpha, error);
+    case MT_ROPE_LLAMA3:
+        r = number(settings, "low_freq_factor", 1, &rope->low_freq_factor, error);
+        r = r ? r : number(settings, "high_freq_factor", 4, &rope->high_freq_factor, error);
+        if (!r && rope->high_freq_factor <= rope->low_freq_factor)
+            r = mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                             "config: rope's high_freq_factor must be above low_freq_factor");
+        return r;
+    case MT_ROPE_YARN:
+        return read_yarn(settings, rope, error);
+    case MT_ROPE_LONGROPE:
+        return read_longrope(source, settings, rope, error);
+    }
+    return 0;
+}
+
+/* The object that holds the settings, or NULL where there is none. */
+static int find_settings(const struct mt_rope_source *source, const json_t **settings, struct mt_error *error)
+{
+    const json_t *old = present(source->config, "rope_scaling");
+    const json_t *parameters = present(source->config, "rope_parameters");
+    *settings = NULL;
+    if (source->layer_type && parameters && !old) {
+        parameters = present(parameters, source->layer_type);
+        if (!parameters)
+            return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                                "config: `rope_parameters` says nothing of `%s`", source->layer_type);
+    }
+    const json_t *found = old ? old : parameters;
+    if (found && !json_is_object(found))
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "config: `%s` must be an object",
+                            old ? "rope_scaling" : "rope_parameters");
+    if (!old || !source->unscaled)
+        *settings = found;
+    return 0;
+}
+
+int mt_rope_read(const struct mt_rope_source *source, struct mt_rope *rope, struct mt_error *error)
+{
+    const json_t *settings;
+    size_t type = 0;
+    double theta = source->theta, partial = source->partial_rotary_factor;
+    *rope = (struct mt_rope){.factor = 1, .attention_factor = 1, .interleaved = source->interleaved};
+    int r = find_settings(source, &settings, error);
+    if (!source->unscaled)
+        r = r ? r : number(source->config, "rope_theta", theta, &theta, error);
+    r = r ? r : number(source->config, "partial_rotary_factor", partial, &partial, error);
+    r = r ? r : number(settings, "rope_theta", theta, &rope->theta, error);
+    r = r ? r : number(settings, "partial_rotary_factor", partial, &partial, error);
+    r = r ? r : find_type(settings, &type, error);
+    r = r ? r : check_settings(settings, type, error);
+    if (r)
+        return r;
+    rope->type = types[type].type;
+    rope->rotary_dim = (size_t)((double)source->head_dim * partial);
+    if (partial > 1 || rope->rotary_dim % 2 || !rope->rotary_dim)
+        return mt_error_set(
+            error, -EINVAL, MT_REASON_BAD_MODEL,
+            "config: %zu of the %zu dimensions of a head would rotate; the number must be even",
+            rope->rotary_dim, source->head_dim);
+    r = scaling(source, settings, rope, error);
+    return r ? r : number(settings, "llama_4_scaling_beta", 0, &rope->query_beta, error);
+}
+
+/* Theta as a batch sees it. */
+static double theta_of(const struct mt_rope *rope, size_t longest)
+{
+    const double d = (double)rope->rotary_dim, power = d > 2 ? d / (d - 2) : 1;
+    if (rope->type == MT_ROPE_ALPHA)
+        return rope->theta * pow(rope->alpha, power);
+    if (rope->type != MT_ROPE_DYNAMIC)
+        return rope->theta;
+    const double original = rope->original_max_position_embeddings, length = fmax((double)longest, original);
+    return rope->theta * pow(rope->factor * length / original - (rope->factor - 1), power);
+}
+
+/* How much of frequency `i` is divided by the factor, 0 to 1. */
+static double yarn_ramp(const struct mt_rope *rope, size_t i)
+{
+    const double d = (double)rope->rotary_dim, original = rope->original_max_position_embeddings;
+    double low = d * log(original / (rope->beta_fast * 2 * M_PI)) / (2 * log(rope->theta));
+    double high = d * log(original / (rope->beta_slow * 2 * M_PI)) / (2 * log(rope->theta));
+    if (rope->truncate) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0);
+    high = fmin(high, d - 1);
+    if (low == high)
+        high += 0.001;
+    return fmin(fmax(((double)i - low) / (high - low), 0), 1);
+}
+
+/* Frequency of pair `i`, scaled. */
+static double frequency(const struct mt_rope *rope, size_t i, size_t longest)
+{
+    const double f = pow(theta_of(rope, longest), -2.0 * (double)i / (double)rope->rotary_dim);
+    const double original = rope->original_max_position_embeddings;
     if (rope->type == MT_ROPE_LINEAR)
         return f / rope->factor;
+    if (rope->type == MT_ROPE_LONGROPE)
+        return f / ((double)longest > original ? rope->long_factors[i] : rope->short_factors[i]);
+    if (rope->type == MT_ROPE_YARN) {
+        const double ramp = yarn_ramp(rope, i);
+        return ramp * f / rope->factor + (1 - ramp) * f;
+    }
     if (rope->type == MT_ROPE_LLAMA3) {
-        const double wavelength = 2 * M_PI / f, original = rope->original_max_position_embeddings;
+        const double wavelength = 2 * M_PI / f;
         if (wavelength > original / rope->low_freq_factor)
             return f / rope->factor;
         if (wavelength >= original / rope->high_freq_factor) {
@@ -132,14 +305,27 @@ static double frequency(const struct mt_rope *rope, size_t i)
     return f;
 }
 
-void mt_rope_tables(const struct mt_rope *rope, size_t num_positions, float *cos_table, float *sin_table)
+size_t mt_rope_length_class(const struct mt_rope *rope, size_t longest)
+{
+    const bool beyond = (double)longest > rope->original_max_position_embeddings;
+    if (rope->type == MT_ROPE_DYNAMIC)
+        return beyond ? longest : 0;
+    return rope->type == MT_ROPE_LONGROPE && beyond;
+}
+
+void mt_rope_tables(const struct mt_rope *rope, size_t num_positions, size_t longest, float *cos_table,
+                    float *sin_table)
 {
     const size_t half = rope->rotary_dim / 2;
     for (size_t i = 0; i < half; i++) {
-        const double f = frequency(rope, i);
+        const double f = frequency(rope, i, longest);
         for (size_t p = 0; p < num_positions; p++) {
-            cos_table[p * half + i] = (float)cos((double)p * f);
-            sin_table[p * half + i] = (float)sin((double)p * f);
+            double scale = rope->attention_factor;
+            if (rope->query_beta > 0)
+                scale *=
+                    1 + rope->query_beta * log(1 + floor((double)p / rope->original_max_position_embeddings));
+            cos_table[p * half + i] = (float)(scale * cos((double)p * f));
+            sin_table[p * half + i] = (float)(scale * sin((double)p * f));
         }
     }
 }

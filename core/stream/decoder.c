@@ -339,6 +339,10 @@ int mt_decoder_forward(struct mt_decoder *decoder, const struct mt_decoder_input
     mt_autofree size_t *wanted = calloc(num_inputs + 1, sizeof *wanted);
     if (!pass || !done || !wanted)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
+    size_t longest = 0;
+    for (size_t i = 0; i < num_inputs; i++)
+        longest = mt_size_max(longest, decoder->lengths[inputs[i].sequence] + inputs[i].tokens);
+    MT_TRY(mt_rig_set_longest(&decoder->rig, longest, error));
     pass->done = done;
     for (plan(decoder, inputs, num_inputs, pass); pass->tokens; plan(decoder, inputs, num_inputs, pass)) {
         int r = run_pass(decoder, inputs, pass, wanted);

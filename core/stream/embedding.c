@@ -7,6 +7,17 @@
 /* Columns of a task: every element of the table is added to by one task, in token order. */
 #define COLUMNS 64u
 
+static void scale(float factor, enum mt_dtype dtype, size_t count, void *values)
+{
+    for (size_t i = 0; i < count; i++)
+        if (dtype == MT_BF16) {
+            uint16_t *value = (uint16_t *)values + i;
+            *value = mt_bf16_from_float(factor * mt_bf16_to_float(*value));
+        } else {
+            ((float *)values)[i] *= factor;
+        }
+}
+
 void mt_embedding_gather(const struct mt_store *store, const int32_t *ids, size_t tokens, void *out)
 {
     const struct mt_model *model = mt_store_model(store);
@@ -17,6 +28,8 @@ void mt_embedding_gather(const struct mt_store *store, const int32_t *ids, size_
         (const char *)mt_store_transfer_source(store, MT_GROUP_EMBEDDING, &bytes) + table->offset * element;
     for (size_t t = 0; t < tokens; t++)
         memcpy((char *)out + t * row, rows + (size_t)ids[t] * row, row);
+    if (model->embedding_scale != 1.0f)
+        scale(model->embedding_scale, mt_store_compute_dtype(store), tokens * model->hidden_size, out);
 }
 
 struct scatter {
@@ -31,6 +44,7 @@ struct scatter {
 static void scatter_columns(void *context, size_t task)
 {
     const struct scatter *work = context;
+    const float factor = work->model->embedding_scale;
     const size_t hidden = work->model->hidden_size, first = task * COLUMNS;
     const size_t count = mt_size_min(COLUMNS, hidden - first);
     for (size_t t = 0; t < work->tokens; t++) {
@@ -40,11 +54,11 @@ static void scatter_columns(void *context, size_t task)
         if (work->dtype == MT_BF16) {
             const uint16_t *from = (const uint16_t *)work->dx + t * hidden + first;
             for (size_t i = 0; i < count; i++)
-                to[i] += mt_bf16_to_float(from[i]);
+                to[i] += factor * mt_bf16_to_float(from[i]);
         } else {
             const float *from = (const float *)work->dx + t * hidden + first;
             for (size_t i = 0; i < count; i++)
-                to[i] += from[i];
+                to[i] += factor * from[i];
         }
     }
 }

@@ -229,6 +229,10 @@ static int refuse_broken(const struct mt_executor *executor, struct mt_error *er
 static int load_inputs(struct mt_executor *executor, bool keep)
 {
     struct mt_rig *rig = &executor->rig;
+    size_t longest = 0;
+    for (size_t t = 0; t < executor->batches.tokens; t++)
+        longest = mt_size_max(longest, (size_t)executor->batches.positions[t] + 1);
+    MT_TRY(mt_rig_set_longest(rig, longest, NULL));
     mt_weights_invalidate(executor->weights);
     mt_boundaries_start(executor->boundaries, keep);
     MT_TRY(mt_microbatches_upload(&executor->batches, rig->device, rig->in));

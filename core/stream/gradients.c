@@ -56,7 +56,7 @@ struct mt_gradients {
 struct parcel {
     enum slab_kind kind;
     const struct mt_group *group;
-    const struct mt_parameter *only; /* NULL: the whole group */
+    const struct mt_parameter *only; /* NULL: the whole group, the output matrix left out */
     size_t first, count;             /* elements from the start of the group's gradients */
     bool starts, ends;               /* its parameter: the first tile, the last */
 };
@@ -70,9 +70,9 @@ static struct parcel describe(const struct mt_gradients *gradients, size_t numbe
     }
     if (number == model->num_layers) {
         const struct mt_group *group = &model->groups[mt_model_head_group(model)];
-        const struct mt_parameter *norm = group->by_role[MT_ROLE_FINAL_NORM];
-        return (struct parcel){SLAB_NORM, group, norm, norm->train_offset, norm->frozen ? 0 : norm->count,
-                               true,      true};
+        const struct mt_parameter *head = group->by_role[MT_ROLE_HEAD];
+        const size_t count = head && !head->frozen ? head->train_offset : group->train_count;
+        return (struct parcel){SLAB_NORM, group, NULL, 0, count, true, true};
     }
     const struct mt_parameter *table = mt_model_output_table(model);
     const size_t row = (number - model->num_layers - 1) * gradients->tile_rows;
@@ -323,7 +323,7 @@ static int sum(struct mt_gradients *gradients, const struct parcel *parcel, cons
     }
     for (size_t i = 0; i < parcel->group->num_parameters; i++) {
         const struct mt_parameter *p = &model->parameters[parcel->group->first_parameter + i];
-        if (p->frozen)
+        if (p->frozen || p->role == MT_ROLE_HEAD) /* the output matrix is summed tile by tile */
             continue;
         MT_TRY(api->sum_squares(gradients->compute, &(struct mt_sum_squares_args){
                                                         .x = base + p->train_offset,
@@ -337,7 +337,8 @@ static int sum(struct mt_gradients *gradients, const struct parcel *parcel, cons
 static int copy_sums(struct mt_gradients *gradients, const struct parcel *parcel)
 {
     const size_t first = parcel->only ? parcel->only->index : parcel->group->first_parameter;
-    const size_t count = parcel->only ? 1 : parcel->group->num_parameters;
+    const bool table = !parcel->only && parcel->group->by_role[MT_ROLE_HEAD];
+    const size_t count = parcel->only ? 1 : parcel->group->num_parameters - table;
     if (!parcel->ends || parcel->group->index == MT_GROUP_EMBEDDING)
         return 0;
     return gradients->device->api->copy_to_host(gradients->out, gradients->sums + first,

@@ -34,7 +34,8 @@ int mt_head_buffers_init(struct mt_executor *executor, struct mt_error *error)
     head->logits = address;
     MT_TRY(mt_blocks_device(&executor->blocks, normed_bytes, "the head", &address, error));
     head->normed = address;
-    float **const arrays[] = {&head->rstd, &head->max, &head->sum, &head->target, &head->lse, &head->losses};
+    float **const arrays[] = {&head->rstd,   &head->mean, &head->max,   &head->sum,
+                              &head->target, &head->lse,  &head->losses};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         MT_TRY(mt_blocks_device(&executor->blocks, tokens * sizeof(float), "the loss", &address, error));
         *arrays[i] = address;
@@ -86,6 +87,7 @@ static bool next_cut(const struct mt_executor *executor, struct cut *cut)
         .labels = all->device_labels + first,
         .normed = head->normed,
         .rstd = head->rstd + first,
+        .mean = head->mean + first,
         .max = head->max + first,
         .sum = head->sum + first,
         .target = head->target + first,

@@ -17,6 +17,8 @@ struct mt_rig {
     struct mt_device *device;
     struct mt_stream *in, *compute, *out; /* weights in, compute, gradients out */
     struct mt_rope_table ropes[MT_MODEL_MAX_ROPES];
+    float *rope_memory[MT_MODEL_MAX_ROPES]; /* the tables, in device memory */
+    size_t rope_class[MT_MODEL_MAX_ROPES];  /* mt_rope_length_class of what they hold */
     struct mt_layer_context context;
     struct mt_blocks blocks;
 };
@@ -24,6 +26,8 @@ struct mt_rig {
 /* Rope tables for `num_positions`. */
 int mt_rig_open(struct mt_rig *rig, struct mt_device *device, const struct mt_model *model,
                 enum mt_dtype dtype, size_t num_positions, struct mt_error *error);
+/* Before a batch whose longest sequence has so many tokens: some ropes depend on it. All streams are idle. */
+int mt_rig_set_longest(struct mt_rig *rig, size_t longest, struct mt_error *error);
 void mt_rig_close(struct mt_rig *rig);
 /* Waits until all three streams are idle. */
 int mt_rig_synchronize(struct mt_rig *rig, struct mt_error *error);
@@ -31,8 +35,8 @@ int mt_rig_synchronize(struct mt_rig *rig, struct mt_error *error);
 /* The head's buffers, in device memory. */
 struct mt_head_buffers {
     size_t chunk_tokens;
-    char *normed, *logits;                           /* of a chunk */
-    float *rstd, *max, *sum, *target, *lse, *losses; /* [max_tokens] each */
+    char *normed, *logits;                                  /* of a chunk */
+    float *rstd, *mean, *max, *sum, *target, *lse, *losses; /* [max_tokens] each */
     double *loss_sum, *host_loss_sum;
 };
 

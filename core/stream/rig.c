@@ -5,29 +5,46 @@
 
 #include <string.h>
 
+/* The table of one rope, for batches whose longest sequence has `longest` tokens. Waits for the copy. */
+static int fill_rope(struct mt_rig *rig, size_t index, size_t longest, struct mt_error *error)
+{
+    const struct mt_device_api *api = rig->device->api;
+    const struct mt_rope *rope = &rig->context.model->ropes[index];
+    struct mt_rope_table *table = &rig->ropes[index];
+    struct mt_device_info info;
+    api->info(rig->device, &info);
+    const size_t count = table->num_positions * (rope->rotary_dim / 2);
+    mt_autofree float *host = malloc(2 * count * sizeof *host);
+    if (!host)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the rotary tables");
+    if (!info.simulated)
+        mt_rope_tables(rope, table->num_positions, longest, host, host + count);
+    int r = api->copy_to_device(rig->in, rig->rope_memory[index], host, 2 * count * sizeof *host);
+    if (r)
+        return mt_device_report(rig->device, r, error);
+    rig->rope_class[index] = mt_rope_length_class(rope, longest);
+    return api->stream_synchronize(rig->in, error);
+}
+
 static int make_ropes(struct mt_rig *rig, const struct mt_model *model, size_t num_positions,
                       struct mt_error *error)
 {
-    const struct mt_device_api *api = rig->device->api;
-    struct mt_device_info info;
-    api->info(rig->device, &info);
     for (size_t i = 0; i < model->num_ropes; i++) {
-        const struct mt_rope *rope = &model->ropes[i];
-        const size_t count = num_positions * (rope->rotary_dim / 2);
-        mt_autofree float *host = malloc(2 * count * sizeof *host);
+        const size_t count = num_positions * (model->ropes[i].rotary_dim / 2);
         void *device;
-        if (!host)
-            return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
-                                "out of memory for the rotary tables");
-        if (!info.simulated)
-            mt_rope_tables(rope, num_positions, host, host + count);
-        MT_TRY(mt_blocks_device(&rig->blocks, 2 * count * sizeof *host, "rotary tables", &device, error));
-        int r = api->copy_to_device(rig->in, device, host, 2 * count * sizeof *host);
-        if (r)
-            return mt_device_report(rig->device, r, error);
-        MT_TRY(api->stream_synchronize(rig->in, error));
+        MT_TRY(mt_blocks_device(&rig->blocks, 2 * count * sizeof(float), "rotary tables", &device, error));
+        rig->rope_memory[i] = device;
         rig->ropes[i] = (struct mt_rope_table){device, (float *)device + count, num_positions};
+        MT_TRY(fill_rope(rig, i, 1, error));
     }
+    return 0;
+}
+
+int mt_rig_set_longest(struct mt_rig *rig, size_t longest, struct mt_error *error)
+{
+    for (size_t i = 0; i < rig->context.model->num_ropes; i++)
+        if (rig->rope_class[i] != mt_rope_length_class(&rig->context.model->ropes[i], longest))
+            MT_TRY(fill_rope(rig, i, longest, error));
     return 0;
 }
 
@@ -39,10 +56,9 @@ int mt_rig_open(struct mt_rig *rig, struct mt_device *device, const struct mt_mo
     MT_TRY(device->api->stream_create(device, "weights in", &rig->in, error));
     MT_TRY(device->api->stream_create(device, "compute", &rig->compute, error));
     MT_TRY(device->api->stream_create(device, "gradients out", &rig->out, error));
-    MT_TRY(make_ropes(rig, model, num_positions, error));
     rig->context = (struct mt_layer_context){
         .device = device, .stream = rig->compute, .model = model, .dtype = dtype, .ropes = rig->ropes};
-    return 0;
+    return make_ropes(rig, model, num_positions, error);
 }
 
 void mt_rig_close(struct mt_rig *rig)

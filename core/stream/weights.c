@@ -89,10 +89,9 @@ static const void *source_of(const struct mt_weights *weights, size_t cargo, siz
     }
     if (cargo == model->num_layers) {
         const struct mt_group *head = &model->groups[mt_model_head_group(model)];
-        const struct mt_parameter *norm = head->by_role[MT_ROLE_FINAL_NORM];
         const void *slab = mt_store_transfer_source(weights->store, head->index, bytes);
         *kind = SLOT_NORM;
-        *bytes = (norm->offset + norm->count) * element;
+        *bytes = mt_model_head_rest(model) * element;
         return slab;
     }
     const struct mt_parameter *table = mt_model_output_table(model);

@@ -221,11 +221,12 @@ static void llama3_scaling_is_that_of_transformers(void **state)
                                  .theta = 500000,
                                  .rotary_dim = 128,
                                  .factor = 8,
+                                 .attention_factor = 1,
                                  .low_freq_factor = 1,
                                  .high_freq_factor = 4,
                                  .original_max_position_embeddings = 8192};
     float cosines[2 * 64], sines[2 * 64];
-    mt_rope_tables(&rope, 2, cosines, sines);
+    mt_rope_tables(&rope, 2, 2, cosines, sines);
     const struct {
         size_t i;
         double frequency;

@@ -1,0 +1,192 @@
+#include "core/model/layer_rules.h"
+
+#include "core/model/config.h"
+
+#include <string.h>
+
+/* In mt_model.ropes. */
+enum { ROPE_FULL, ROPE_SLIDING, ROPE_QUERIES = ROPE_SLIDING };
+
+static int read_list(const json_t *config, const char *key, size_t count, const json_t **list,
+                     struct mt_error *error)
+{
+    const json_t *item = json_object_get(config, key);
+    *list = NULL;
+    if (!item || json_is_null(item))
+        return 0;
+    if (!json_is_array(item) || json_array_size(item) != count)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                            "config: `%s` must be a list with an entry for each of the %zu layers", key,
+                            count);
+    *list = item;
+    return 0;
+}
+
+/* Ropes of full and of sliding layers apart. In the older form `rope_scaling` is of full layers only, and
+ * sliding ones have `rope_local_base_freq`, or the family's own theta. */
+static int read_ropes(struct mt_model *model, struct mt_rope_source *source, struct mt_error *error)
+{
+    const struct mt_family *family = model->family;
+    const json_t *parameters = json_object_get(source->config, "rope_parameters");
+    const bool apart = family->ropes == MT_ROPE_BY_LAYER_TYPE;
+    const bool nested = apart && json_is_object(parameters);
+    const json_t *scaling = json_object_get(source->config, "rope_scaling");
+    if (apart && json_is_object(scaling) && !json_object_get(scaling, "rope_type") &&
+        json_object_get(scaling, "type"))
+        return mt_error_set(
+            error, -ENOTSUP, MT_REASON_BAD_MODEL,
+            "config: `rope_scaling` of %s is understood with `rope_type` only, not with `type`",
+            family->model_type);
+    source->layer_type = nested ? "full_attention" : NULL;
+    model->num_ropes = 1;
+    int r = mt_rope_read(source, &model->ropes[ROPE_FULL], error);
+    if (r)
+        return r;
+    if (apart) {
+        source->layer_type = nested ? "sliding_attention" : NULL;
+        source->theta = family->local_rope_theta;
+        source->unscaled = !nested;
+        r = mt_config_number(source->config, "rope_local_base_freq", &source->theta, error);
+        r = r ? r : mt_rope_read(source, &model->ropes[ROPE_SLIDING], error);
+        model->num_ropes = 2;
+    }
+    if (!r && model->ropes[ROPE_FULL].query_beta > 0) {
+        if (!family->scales_queries || model->ropes[ROPE_FULL].rotary_dim != source->head_dim)
+            return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
+                                "config: rope setting `llama_4_scaling_beta` is not supported for %s",
+                                family->model_type);
+        model->ropes[ROPE_QUERIES] = model->ropes[ROPE_FULL];
+        model->ropes[ROPE_FULL].query_beta = 0;
+        model->num_ropes = 2;
+    }
+    return r;
+}
+
+static int read_window(const json_t *config, struct mt_layer_rules *rules, struct mt_error *error)
+{
+    const struct mt_family *family = rules->family;
+    const json_t *given = json_object_get(config, "sliding_window");
+    bool used = family->windows != MT_WINDOW_FROM && family->windows != MT_WINDOW_NO_ROPE;
+    rules->window = json_is_null(given) ? 0 : family->window;
+    rules->window_pattern = family->window_pattern ? family->window_pattern : 1;
+    rules->window_from = 28;
+    int r = mt_config_size(config, "sliding_window", SIZE_MAX / 2, false, &rules->window, error);
+    r = r ? r : mt_config_bool(config, "use_sliding_window", &used, error);
+    const json_t *from = json_object_get(config, "max_window_layers");
+    if (json_is_integer(from) && json_integer_value(from) >= 0)
+        rules->window_from = (size_t)json_integer_value(from);
+    if (!rules->types && family->windows == MT_WINDOW_PATTERN) {
+        r = r ? r
+              : mt_config_size(config, "_sliding_window_pattern", SIZE_MAX / 2, false, &rules->window_pattern,
+                               error);
+        r = r ? r
+              : mt_config_size(config, "sliding_window_pattern", SIZE_MAX / 2, false, &rules->window_pattern,
+                               error);
+    }
+    if (!used || family->windows == MT_WINDOW_NONE)
+        rules->window = 0;
+    if (!r && rules->window && family->windows == MT_WINDOW_LAYER_TYPES && !rules->types)
+        return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
+                            "config: `sliding_window` without `layer_types` is not supported for %s",
+                            family->model_type);
+    return r;
+}
+
+int mt_layer_rules_read(struct mt_model *model, const json_t *config, size_t head_dim,
+                        struct mt_layer_rules *rules, struct mt_error *error)
+{
+    const struct mt_family *family = model->family;
+    struct mt_rope_source source = {
+        .config = config,
+        .theta = family->rope_theta,
+        .partial_rotary_factor = family->partial_rotary_factor > 0 ? family->partial_rotary_factor : 1,
+        .head_dim = head_dim,
+        .interleaved = family->interleaved,
+        .arena = model->arena,
+    };
+    *rules = (struct mt_layer_rules){.family = family, .no_rope_interval = 4};
+    int r = 0;
+    if (family->windows != MT_WINDOW_ALL)
+        r = read_list(config, "layer_types", model->num_layers, &rules->types, error);
+    if (family->ropes == MT_ROPE_LISTED) {
+        r = r ? r : read_list(config, "no_rope_layers", model->num_layers, &rules->no_rope, error);
+        r = r ? r
+              : mt_config_size(config, "no_rope_layer_interval", SIZE_MAX / 2, false,
+                               &rules->no_rope_interval, error);
+    }
+    r = r ? r : read_window(config, rules, error);
+    r = r ? r : read_ropes(model, &source, error);
+    rules->scaled_queries = model->ropes[ROPE_QUERIES].query_beta > 0;
+    return r;
+}
+
+static bool has_rope_listed(const struct mt_layer_rules *rules, size_t index)
+{
+    if (!rules->no_rope)
+        return (index + 1) % rules->no_rope_interval != 0;
+    const json_t *item = json_array_get(rules->no_rope, index);
+    return json_is_integer(item) ? json_integer_value(item) != 0 : json_is_true(item);
+}
+
+static int slides(const struct mt_layer_rules *rules, size_t index, bool *sliding, struct mt_error *error)
+{
+    if (rules->types) {
+        const char *type = json_string_value(json_array_get(rules->types, index));
+        *sliding = type && strcmp(type, "sliding_attention") == 0;
+        if (!*sliding && (!type || strcmp(type, "full_attention") != 0))
+            return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
+                                "config: layer type `%s` is not supported for %s", type ? type : "",
+                                rules->family->model_type);
+        return 0;
+    }
+    switch (rules->family->windows) {
+    case MT_WINDOW_NONE:
+    case MT_WINDOW_LAYER_TYPES:
+        *sliding = false;
+        break;
+    case MT_WINDOW_ALL:
+        *sliding = true;
+        break;
+    case MT_WINDOW_FROM:
+        *sliding = index >= rules->window_from;
+        break;
+    case MT_WINDOW_EVEN:
+        *sliding = index % 2 == 0;
+        break;
+    case MT_WINDOW_PATTERN:
+        *sliding = (index + 1) % rules->window_pattern != 0;
+        break;
+    case MT_WINDOW_NO_ROPE:
+        *sliding = !has_rope_listed(rules, index);
+        break;
+    }
+    return 0;
+}
+
+int mt_layer_rules_apply(const struct mt_layer_rules *rules, size_t index, struct mt_layer *layer,
+                         struct mt_error *error)
+{
+    bool sliding = false, turns = true;
+    int r = slides(rules, index, &sliding, error);
+    layer->window = sliding ? rules->window : 0;
+    layer->rope = ROPE_FULL;
+    switch (rules->family->ropes) {
+    case MT_ROPE_EVERYWHERE:
+        break;
+    case MT_ROPE_LISTED:
+        turns = has_rope_listed(rules, index);
+        break;
+    case MT_ROPE_WINDOWED:
+        turns = sliding;
+        break;
+    case MT_ROPE_WINDOWED_IF_ANY:
+        turns = sliding || !rules->window;
+        break;
+    case MT_ROPE_BY_LAYER_TYPE:
+        layer->rope = sliding ? ROPE_SLIDING : ROPE_FULL;
+        break;
+    }
+    layer->rope = turns ? layer->rope : MT_ROPE_NONE;
+    layer->query_rope = layer->rope == ROPE_FULL && rules->scaled_queries ? ROPE_QUERIES : layer->rope;
+    return r;
+}
