@@ -156,7 +156,7 @@ static bool resolve(struct mt_jrun *run, size_t count, struct mt_jvalue *start, 
             bounds->step = length + 1;
     }
     const bool down = bounds->step < 0;
-    const int64_t width = down ? -bounds->step : bounds->step;
+    const int64_t width = down ? -bounds->step : bounds->step > 0 ? bounds->step : 1;
     const int64_t lowest = down ? -1 : 0, highest = down ? length - 1 : length;
     if (!bound(run, start, length, lowest, highest, down ? highest : lowest, &bounds->start) ||
         !bound(run, stop, length, lowest, highest, down ? lowest : highest, &bounds->stop))

@@ -187,6 +187,10 @@ static void tells_where_generations_lie(void **state)
     mt_assert_ok(render_with(source, "{\"l\": [1, \"日\"]}", NULL, &output, &error), &error);
     assert_string_equal(output.text.data, "é<1!\n>é<日!\n>");
     assert_int_equal(output.num_spans, 2);
+    if (!output.spans) {
+        fail_msg("no spans");
+        return;
+    }
     assert_int_equal(output.spans[0].begin, 3);
     assert_int_equal(output.spans[0].end, 6);
     assert_int_equal(output.spans[1].begin, 10);
