@@ -50,7 +50,7 @@ COMPILE := -std=gnu11 $(OPTIMISE) $(WARNINGS) -D_GNU_SOURCE -I. -pthread $(sanit
 # AdamW vectorises only where sqrt need not set errno; products are never fused with sums: same bits everywhere.
 folder_flags_core/optim := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off
 # Vector types are passed between always_inline functions alone, so the note on their calling convention is idle.
-folder_flags_core/device/cpu := -O3 -fno-math-errno -fno-trapping-math -Wno-psabi
+folder_flags_core/device/cpu := $(if $(SANITIZE),-O1,-O3) -fno-math-errno -fno-trapping-math -Wno-psabi
 folder_flags_tests/unit/device := -Wno-psabi
 folder_flags = $(folder_flags_$(patsubst %/,%,$(dir $<)))
 
