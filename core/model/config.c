@@ -156,10 +156,10 @@ static const char *const harmless[] = {
 
 /* A key that nobody here knows and whose name speaks of the computation may change it. */
 static const char *const telling[] = {
-    "attn",   "attention", "rope",  "rotary",   "norm",  "scal",  "multiplier", "softcap",
-    "window", "expert",    "moe",   "bias",     "act",   "mlp",   "logit",      "residual",
-    "embed",  "head",      "layer", "parallel", "quant", "alibi", "position",   "router",
-    "gate",   "conv",      "lora",  "hidden",   "cap",
+    "attn",   "attention", "rope",  "rotary",   "norm",   "scal",  "multiplier", "softcap",
+    "window", "expert",    "moe",   "bias",     "act",    "mlp",   "logit",      "residual",
+    "embed",  "head",      "layer", "parallel", "quant",  "alibi", "position",   "router",
+    "gate",   "clip",      "conv",  "lora",     "hidden", "cap",
 };
 
 static bool listed(const char *const *list, size_t count, const char *key)
@@ -185,8 +185,12 @@ static int check_key(const struct mt_family *family, const char *key, const json
                                 fixed->value);
         return 0;
     }
-    if (listed(harmless, sizeof harmless / sizeof *harmless, key) || listed(family->keys, SIZE_MAX, key))
+    if (listed(harmless, sizeof harmless / sizeof *harmless, key) ||
+        (family->keys && listed(family->keys, SIZE_MAX, key)))
         return 0;
+    for (const struct mt_family_renamed *renamed = family->renamed; renamed && renamed->own; renamed++)
+        if (strcmp(renamed->own, key) == 0)
+            return 0;
     if (!strict && (key[0] == '_' || json_is_false(value)))
         return 0;
     if (strstr(key, "dropout") || strstr(key, "pdrop")) {

@@ -54,10 +54,14 @@ struct mt_family {
     size_t head_dim;        /* 0: hidden_size / num_attention_heads */
     size_t window, window_pattern;
     double attention_softcap, logit_softcap, query_scalar, logit_scale;
-    struct mt_family_switch qkv_bias, output_bias, mlp_bias, norm_bias;
+    struct mt_family_switch qkv_bias, output_bias, mlp_bias, norm_bias, head_bias;
 
     /* The family's own names of keys; NULL: the usual ones. */
     const char *eps_key, *activation_key;
+    const struct mt_family_renamed {
+        const char *own, *usual;
+    } * renamed;       /* ends with a NULL */
+    size_t mlp_factor; /* intermediate_size in hidden sizes where it is not given; 0: it must be */
 
     /* The mathematics. */
     bool layer_norm;          /* layer norms instead of RMS norms */
@@ -89,5 +93,7 @@ const struct mt_family *mt_family_find(const char *model_type);
 const struct mt_family *mt_family_table(size_t *count);
 /* "llama, mistral, ...": for messages; written to `buffer`, cut when too long. */
 const char *mt_family_list(char *buffer, size_t bytes);
+/* The table in Markdown, as docs/models.md has it; to be freed. NULL: out of memory. */
+char *mt_family_markdown(void);
 
 #endif

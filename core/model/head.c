@@ -31,6 +31,15 @@ static int scale(const struct mt_layer_context *context, void *rows, size_t toke
                                                       });
 }
 
+void mt_head_bind_bias(const struct mt_layer_context *context, const void *weights, float *gradients,
+                       struct mt_head_tile *tile)
+{
+    const char *bias = weight(context, weights, MT_ROLE_HEAD_BIAS);
+    float *bias_gradient = gradient(context, gradients, MT_ROLE_HEAD_BIAS);
+    tile->bias = bias ? bias + tile->first * mt_dtype_bytes(context->dtype) : NULL;
+    tile->bias_gradient = bias_gradient ? bias_gradient + tile->first : NULL;
+}
+
 int mt_head_norm(const struct mt_layer_context *context, const void *weights,
                  const struct mt_head_chunk *chunk)
 {
@@ -58,6 +67,7 @@ int mt_head_logits(const struct mt_layer_context *context, const struct mt_head_
     return context->device->api->linear(context->stream, &(struct mt_linear_args){
                                                              .x = chunk->normed,
                                                              .weight = tile->table,
+                                                             .bias = tile->bias,
                                                              .y = chunk->logits,
                                                              .tokens = chunk->tokens,
                                                              .in_features = context->model->hidden_size,
@@ -128,12 +138,13 @@ int mt_head_backward(const struct mt_layer_context *context, const struct mt_hea
                                                             .accumulate = tile->first > 0,
                                                             .dtype = context->dtype,
                                                         });
-    if (r || !tile->gradient)
+    if (r || (!tile->gradient && !tile->bias_gradient))
         return r;
     return api->linear_backward_weight(context->stream, &(struct mt_linear_backward_weight_args){
                                                             .dy = chunk->logits,
                                                             .x = chunk->normed,
                                                             .dweight = tile->gradient,
+                                                            .dbias = tile->bias_gradient,
                                                             .tokens = chunk->tokens,
                                                             .in_features = hidden,
                                                             .out_features = tile->rows,

@@ -12,6 +12,8 @@ struct mt_head_tile {
     const void *table; /* [rows, hidden], device: where the tile's rows lie */
     float *gradient;   /* [rows, hidden] or NULL: frozen */
     size_t first, rows;
+    const void *bias;     /* [rows] or NULL: mt_head_bias */
+    float *bias_gradient; /* [rows] or NULL */
 };
 
 /* One chunk of tokens; everything in device memory. */
@@ -26,10 +28,14 @@ struct mt_head_chunk {
     void *dx;                                 /* [tokens, hidden]: gradient of normed, then of x */
 };
 
+/* Where a tile's part of the output's bias lies in the head group's slab, and its gradient; NULL: none. */
+void mt_head_bind_bias(const struct mt_layer_context *context, const void *weights, float *gradients,
+                       struct mt_head_tile *tile);
+
 /* normed = logit_scale * norm(x). `weights`: the head group's slab. */
 int mt_head_norm(const struct mt_layer_context *context, const void *weights,
                  const struct mt_head_chunk *chunk);
-/* logits = softcap(normed * table^T); normed is scaled already. */
+/* logits = softcap(normed * table^T + bias); normed is scaled already. */
 int mt_head_logits(const struct mt_layer_context *context, const struct mt_head_chunk *chunk,
                    const struct mt_head_tile *tile);
 int mt_head_statistics(const struct mt_layer_context *context, const struct mt_head_chunk *chunk,

@@ -39,7 +39,10 @@ static int read_sizes(struct mt_model *model, const json_t *config, struct shape
     r = r ? r : mt_config_size(config, "hidden_size", MAX_WIDTH, true, &model->hidden_size, error);
     r = r ? r : mt_config_size(config, "num_hidden_layers", MAX_LAYERS, true, &model->num_layers, error);
     r = r ? r
-          : mt_config_size(config, "intermediate_size", MAX_WIDTH, true, &shape->intermediate_size, error);
+          : mt_config_size(config, "intermediate_size", MAX_WIDTH, !model->family->mlp_factor,
+                           &shape->intermediate_size, error);
+    if (!shape->intermediate_size)
+        shape->intermediate_size = model->family->mlp_factor * model->hidden_size;
     r = r ? r : mt_config_size(config, "num_attention_heads", MAX_WIDTH, true, &shape->num_heads, error);
     model->max_position_embeddings = 2048;
     r = r ? r
@@ -128,6 +131,7 @@ static int read_shape(struct mt_model *model, const json_t *config, struct shape
     r = r ? r : read_switch(config, &family->output_bias, &shape->biases.output, error);
     r = r ? r : read_switch(config, &family->mlp_bias, &shape->biases.mlp, error);
     r = r ? r : read_switch(config, &family->norm_bias, &shape->biases.norm, error);
+    r = r ? r : read_switch(config, &family->head_bias, &shape->biases.head, error);
     r = r ? r : read_switch(config, &family->parallel, &shape->parallel, error);
     if (!r && family->qk_norm_key)
         r = mt_config_bool(config, family->qk_norm_key, &shape->qk_norm, error);
@@ -187,6 +191,19 @@ static int build_layers(struct mt_model *model, const struct shape *shape, const
     return 0;
 }
 
+/* A copy in which what a family calls by names of its own has the usual ones too. */
+static json_t *with_usual_keys(const struct mt_family *family, const json_t *config)
+{
+    json_t *copy = json_copy((json_t *)(uintptr_t)config);
+    for (const struct mt_family_renamed *renamed = family->renamed; copy && renamed && renamed->own;
+         renamed++) {
+        json_t *value = json_object_get(config, renamed->own);
+        if (value && !json_is_null(value))
+            json_object_set(copy, renamed->usual, value);
+    }
+    return copy;
+}
+
 static int build(struct mt_model *model, const json_t *config, bool strict, struct mt_error *error)
 {
     const json_t *type = json_object_get(config, "model_type");
@@ -202,6 +219,11 @@ static int build(struct mt_model *model, const json_t *config, bool strict, stru
     struct shape shape = {0};
     struct mt_layer_rules rules;
     int r = mt_config_check_keys(model->family, config, strict, model->notes, error);
+    mt_autojson json_t *usual = r ? NULL : with_usual_keys(model->family, config);
+    if (!r && !usual)
+        r = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
+                         "out of memory for the model's description");
+    config = usual;
     r = r ? r : read_shape(model, config, &shape, error);
     r = r ? r : mt_layer_rules_read(model, config, shape.head_dim, &rules, error);
     r = r ? r : build_layers(model, &shape, &rules, error);

@@ -241,6 +241,10 @@ int mt_rope_read(const struct mt_rope_source *source, struct mt_rope *rope, stru
         return r;
     rope->type = types[type].type;
     rope->rotary_dim = (size_t)((double)source->head_dim * partial);
+    const json_t *given = present(source->config, "rotary_dim"); /* gptj */
+    if (given && json_is_integer(given) && json_integer_value(given) > 0 &&
+        (size_t)json_integer_value(given) <= source->head_dim)
+        rope->rotary_dim = (size_t)json_integer_value(given);
     if (partial > 1 || rope->rotary_dim % 2 || !rope->rotary_dim)
         return mt_error_set(
             error, -EINVAL, MT_REASON_BAD_MODEL,

@@ -213,8 +213,9 @@ static int run_layers(struct mt_decoder *decoder, const struct pass *pass)
     return 0;
 }
 
-/* Logits of one tile of the vocabulary for the `count` rows in `last`, to their places. */
-static int tile_logits(struct mt_decoder *decoder, const struct mt_decoder_input *inputs,
+/* Logits of one tile of the vocabulary for the `count` rows in `last`, to their places. `head`: the head
+ * group's slab. */
+static int tile_logits(struct mt_decoder *decoder, const struct mt_decoder_input *inputs, const void *head,
                        const size_t *wanted, size_t count, size_t number)
 {
     const struct mt_device_api *api = decoder->rig.device->api;
@@ -222,6 +223,7 @@ static int tile_logits(struct mt_decoder *decoder, const struct mt_decoder_input
                  cargo = mt_weights_tile(decoder->weights, number);
     struct mt_head_tile tile = {.first = number * rows};
     tile.rows = mt_size_min(rows, decoder->model->vocab_size - tile.first);
+    mt_head_bind_bias(&decoder->rig.context, head, NULL, &tile);
     MT_TRY(mt_weights_acquire(decoder->weights, cargo, &tile.table));
     const struct mt_head_chunk chunk = {.tokens = count, .normed = decoder->last, .logits = decoder->logits};
     MT_TRY(mt_head_logits(&decoder->rig.context, &chunk, &tile));
@@ -263,10 +265,9 @@ static int give_logits(struct mt_decoder *decoder, const struct mt_decoder_input
     MT_TRY(mt_weights_acquire(decoder->weights, norm, &weights));
     const struct mt_head_chunk chunk = {.tokens = count, .x = decoder->last, .normed = decoder->last};
     MT_TRY(mt_head_norm(&decoder->rig.context, weights, &chunk));
-    MT_TRY(mt_weights_release(decoder->weights, norm));
     for (size_t n = 0; n < mt_weights_num_tiles(decoder->weights); n++)
-        MT_TRY(tile_logits(decoder, inputs, wanted, count, n));
-    return 0;
+        MT_TRY(tile_logits(decoder, inputs, weights, wanted, count, n));
+    return mt_weights_release(decoder->weights, norm);
 }
 
 /* Plans a pass: a share of each input that has tokens left. */

@@ -114,6 +114,7 @@ static int open_tile(const struct pass *pass, size_t number, bool train, struct 
     const size_t rows = mt_weights_tile_rows(executor->weights);
     *tile = (struct mt_head_tile){.first = number * rows};
     tile->rows = mt_size_min(rows, executor->model->vocab_size - tile->first);
+    mt_head_bind_bias(pass->context, pass->norm, train ? pass->norm_gradients : NULL, tile);
     MT_TRY(mt_weights_acquire(executor->weights, mt_weights_tile(executor->weights, number), &tile->table));
     return train ? mt_gradients_begin(executor->gradients, mt_weights_tile(executor->weights, number),
                                       &tile->gradient)

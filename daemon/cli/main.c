@@ -17,6 +17,7 @@ static const struct command {
     {"generate", mt_cli_generate, "ask a model or a checkpoint for text", false},
     {"render", mt_cli_render, "show a conversation as the model's chat template renders it", false},
     {"schema", mt_cli_schema, "print what a job document may hold, as JSON Schema or Markdown", false},
+    {"models", mt_cli_models, "list the model families that can be trained", false},
     {"submit", mt_cli_submit, "give a job to the daemon", true},
     {"jobs", mt_cli_jobs, "list jobs", true},
     {"show", mt_cli_show, "show one job", true},

@@ -96,6 +96,7 @@ static void check_parameters(const struct bed *bed, const struct mt_safetensors 
 static const struct {
     const char *name, *mention;
 } refused[] = {
+    {"olmo_clip_qkv", "clip_qkv"},
     {"stablelm_parallel_qk_norm", "qk_layernorm"},
 };
 
