@@ -133,7 +133,7 @@ static const char *category(enum mt_stage stage)
         [MT_STAGE_UPDATE] = "update",
         [MT_STAGE_WAIT] = "wait",
     };
-    return names[stage];
+    return stage < MT_NUM_STAGES ? names[stage] : "other";
 }
 
 static void write_span(const struct span *span)

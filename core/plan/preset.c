@@ -51,7 +51,7 @@ json_t *mt_preset_list(const char *folder)
     DIR *entries = folder ? opendir(folder) : NULL;
     if (!entries)
         return NULL;
-    char *names[512];
+    char *names[512] = {NULL};
     size_t count = 0;
     for (struct dirent *entry; count < 512 && (entry = readdir(entries)) != NULL;) {
         const size_t bytes = strlen(entry->d_name), end = sizeof SUFFIX - 1;

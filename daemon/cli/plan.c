@@ -307,8 +307,10 @@ int mt_cli_plan(int argc, char **argv)
     int code = parse(argc, argv, &command);
     if (code == 0 && command.help)
         fputs(usage, stdout);
-    else if (code == 0)
-        code = command.presets ? print_presets(presets) : run(&command, presets);
+    else if (code == 0 && command.presets)
+        code = print_presets(presets);
+    else if (code == 0 && command.what)
+        code = run(&command, presets);
     json_decref(command.machine);
     return code;
 }

@@ -50,7 +50,8 @@ def what_does_not_fit_says_so():
     found = plan("llama-3.1-8b", "--gpu-memory", "6G", "--host-memory", "128G", "--set",
                  "memory.checkpoint_interval=4", code=70)
     assert found["would_fit_with"]["memory.checkpoint_interval"] < 4, found
-    folder.run("plan", "llama-3.1-8b", *SMALL_GPU, code=70, says=["does not fit", "fit on the device with memory.num_grad_slabs: 2"])
+    folder.run("plan", "llama-3.1-8b", *SMALL_GPU, code=70,
+               says=["does not fit", "fit on the device with memory.num_grad_slabs: 2"])
 
 
 @case
