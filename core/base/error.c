@@ -2,6 +2,8 @@
  */
 #include "core/base/error.h"
 
+#include "core/base/utf8_repair.h"
+
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,7 +30,8 @@ static const struct {
     [MT_REASON_INTERNAL] = {"internal_error", 70},
 };
 
-/* Copies text that may have to be cut, never within a UTF-8 sequence. */
+/* Copies text that may have to be cut, never within a UTF-8 sequence. File names may be any bytes, a message
+ * goes into JSON. */
 static void message_copy(char *message, const char *text)
 {
     size_t bytes = strlen(text);
@@ -39,6 +42,7 @@ static void message_copy(char *message, const char *text)
     }
     memcpy(message, text, bytes);
     message[bytes] = '\0';
+    mt_utf8_repair(message);
 }
 
 /* One byte more than a message holds, so that message_copy sees that it was cut. */

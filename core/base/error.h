@@ -26,7 +26,8 @@ enum mt_reason {
 struct mt_error {
     int code; /* 0 or a negative errno */
     enum mt_reason reason;
-    char message[MT_ERROR_MESSAGE_BYTES]; /* one or more sentences: what, where, what to do */
+    char message[MT_ERROR_MESSAGE_BYTES]; /* one or more sentences: what, where, what to do; UTF-8, whatever
+                                             bytes the arguments held */
 };
 
 /* Fills `error` (may be NULL) and returns `code`, which must be a negative errno. */

@@ -68,10 +68,11 @@ int mt_fd_pread_all(int fd, void *data, size_t bytes, off_t offset)
 /* Opens for reading; a folder is an error at once, not at the first read. */
 static int open_to_read(const char *path, struct stat *status, struct mt_error *error)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* A FIFO that nobody writes to would hold open() for ever; without O_NONBLOCK it then reads as empty. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return mt_error_set_errno(error, MT_REASON_IO, "cannot open %s", path);
-    if (fstat(fd, status) < 0) {
+    if (fstat(fd, status) < 0 || fcntl(fd, F_SETFL, 0) < 0) {
         int result = mt_error_set_errno(error, MT_REASON_IO, "cannot read %s", path);
         close(fd);
         return result;

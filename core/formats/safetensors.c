@@ -268,7 +268,7 @@ static int parse_header(struct mt_safetensors *file, struct mapped_file *mapped,
 
 static int map_file(struct mt_safetensors *file, const char *path, struct mt_error *error)
 {
-    mt_autofd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    mt_autofd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused below */
     if (fd < 0)
         return mt_error_set_errno(error, errno == ENOENT ? MT_REASON_BAD_MODEL : MT_REASON_IO,
                                   "cannot open %s", path);

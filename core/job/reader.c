@@ -1,6 +1,8 @@
 /* What the steps share: reporting, and the canonical tree with its memory of where each value came from. */
 #include "core/job/reader.h"
 
+#include "core/base/utf8_repair.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +11,7 @@ static const char *format_text(struct mt_job_reader *reader, const char *format,
 {
     char text[1024];
     vsnprintf(text, sizeof text, format, arguments);
+    mt_utf8_repair(text); /* it may have been cut within a character */
     const char *copy = mt_arena_strdup(reader->arena, text);
     if (!copy)
         reader->out_of_memory = true;

@@ -5,6 +5,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
 #include "core/base/time.h"
+#include "core/base/utf8_repair.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -64,10 +65,19 @@ static int whole_lines(const char *path, off_t *offset, struct mt_error *error)
     return 0;
 }
 
+/* What is there already must be a file: a FIFO or a device would hang whoever reads it. */
+static int check_kind(const char *path, struct mt_error *error)
+{
+    struct stat status;
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+        return mt_error_set(error, -EINVAL, MT_REASON_IO, "'%s' is not a regular file: take it away", path);
+    return 0;
+}
+
 unsigned mt_series_last_attempt(const char *folder)
 {
     mt_autofree char *path = mt_path_join(folder, "metrics.jsonl");
-    mt_autofile FILE *file = path ? fopen(path, "re") : NULL;
+    mt_autofile FILE *file = path && check_kind(path, NULL) == 0 ? fopen(path, "re") : NULL;
     mt_autofree char *line = NULL;
     size_t capacity = 0;
     unsigned attempt = 0;
@@ -103,6 +113,10 @@ int mt_series_open(const char *folder, size_t step, struct mt_series **series, s
     int result = opened->metrics_path && opened->log_path
                      ? 0
                      : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for the step series");
+    if (result == 0)
+        result = check_kind(opened->metrics_path, error);
+    if (result == 0)
+        result = check_kind(opened->log_path, error);
     if (result == 0)
         result = keep_until(opened->metrics_path, step, &metrics_end, error);
     if (result == 0)
@@ -176,8 +190,10 @@ int mt_series_log(struct mt_series *series, const char *level, const char *messa
 {
     char time[MT_TIME_TEXT_BYTES];
     mt_time_format(mt_time_unix_microseconds(), time);
+    mt_autofree char *text = strdup(message); /* it may name a file whose name is not UTF-8 */
     mt_autojson json_t *value =
-        json_pack("{s:s, s:s, s:s}", "time", time, "level", level, "message", message);
+        text ? json_pack("{s:s, s:s, s:s}", "time", time, "level", level, "message", mt_utf8_repair(text))
+             : NULL;
     if (value && fields)
         json_object_update_missing(value, (json_t *)(uintptr_t)fields);
     return append_line(series->log_fd, series->log_path, value, error);

@@ -3,6 +3,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/time.h"
+#include "core/base/utf8_repair.h"
 #include "core/train/trainer.h"
 #include "daemon/worker/pulse.h"
 #include "daemon/worker/tasks.h"
@@ -73,10 +74,12 @@ static void on_log(void *context, int priority, const char *message)
 {
     const struct mt_worker_options *options = ((struct listener *)context)->options;
     mt_log(priority, "%s", message);
-    mt_link_send(
-        options->link,
-        json_pack("{s:s, s:s, s:s}", "type", "log", "level", mt_log_level_name(priority), "message", message),
-        false);
+    mt_autofree char *text = strdup(message);
+    if (text)
+        mt_link_send(options->link,
+                     json_pack("{s:s, s:s, s:s}", "type", "log", "level", mt_log_level_name(priority),
+                               "message", mt_utf8_repair(text)),
+                     false);
 }
 
 /* The last word: the daemon learns from it, not from the exit code, how the run ended. */

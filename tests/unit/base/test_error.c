@@ -1,4 +1,5 @@
 /* core/base/error.h */
+#include "core/base/cleanup.h"
 #include "tests/unit/support.h"
 
 static void set_fills_everything_and_returns_the_code(void **state)
@@ -72,6 +73,34 @@ static void a_long_message_is_cut_between_characters(void **state)
     }
 }
 
+static void bytes_that_are_no_utf8_become_question_marks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *repaired;
+    } cases[] = {
+        {"plain", "plain"},
+        {"\xff\xfe.jsonl: line 7", "??.jsonl: line 7"},
+        {"caf\xe9", "caf?"},
+        {"\xc3\xa4\xe2\x82\xac\xf0\x9f\xa6\x99", "\xc3\xa4\xe2\x82\xac\xf0\x9f\xa6\x99"},
+        {"\xf0\x9f\xa6", "???"},           /* cut off */
+        {"\xe2\x82x", "??x"},              /* cut off by another character */
+        {"\xc0\x80\xe0\x80\x80", "?????"}, /* longer than needed */
+        {"\xed\xa0\x80", "???"},           /* a surrogate */
+        {"\xf4\x90\x80\x80\xf5", "?????"}, /* above U+10FFFF */
+        {"\xed\x9f\xbf\xf4\x8f\xbf\xbf", "\xed\x9f\xbf\xf4\x8f\xbf\xbf"},
+        {"\x80\xbf", "??"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mt_error error;
+        mt_error_set(&error, -EINVAL, MT_REASON_BAD_DATA, "%s", cases[i].text);
+        assert_string_equal(error.message, cases[i].repaired);
+        mt_error_prefix(&error, "%s", cases[i].text);
+        mt_autojson json_t *value = json_string(error.message);
+        assert_non_null(value);
+    }
+}
+
 static void every_reason_has_a_name_and_an_exit_code(void **state)
 {
     (void)state;
@@ -93,6 +122,7 @@ int main(void)
         cmocka_unit_test(an_argument_may_be_the_old_message),
         cmocka_unit_test(errno_is_told_and_mapped),
         cmocka_unit_test(a_long_message_is_cut_between_characters),
+        cmocka_unit_test(bytes_that_are_no_utf8_become_question_marks),
         cmocka_unit_test(every_reason_has_a_name_and_an_exit_code),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static size_t count_entries(const char *folder)
 {
@@ -55,6 +56,20 @@ static void a_file_is_read_whole_or_refused(void **state)
     mt_assert_mentions(error.message, "absent: No such file");
     assert_int_equal(error.reason, MT_REASON_IO);
     assert_int_equal(mt_file_read(mt_test_path(state, ""), 9, &data, &bytes, &error), -EISDIR);
+    /* Nobody writes to this FIFO, and nobody waits for it. */
+    assert_int_equal(mkfifo(mt_test_path(state, "fifo"), 0600), 0);
+    alarm(20);
+    expect_content(mt_test_path(state, "fifo"), "");
+    alarm(0);
+    /* A pipe is read to its end, as a shell's <(...) needs it. */
+    int ends[2];
+    char name[32];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], "from a pipe", 11), 11);
+    close(ends[1]);
+    snprintf(name, sizeof name, "/dev/fd/%d", ends[0]);
+    expect_content(name, "from a pipe");
+    close(ends[0]);
     /* A file whose size says 0. */
     mt_assert_ok(mt_file_read("/proc/self/maps", 1 << 20, &data, &bytes, &error), &error);
     assert_true(bytes > 100);

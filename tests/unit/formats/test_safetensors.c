@@ -4,6 +4,8 @@
 #include "tests/unit/support.h"
 
 #include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* --- helpers
  * ------------------------------------------------------------------------------------------------ */
@@ -441,6 +443,15 @@ static void a_file_cut_anywhere_is_refused(void **state)
     free(text);
 }
 
+static void what_is_no_file_is_refused_at_once(void **state)
+{
+    const char *path = mt_test_path(state, "fifo.safetensors");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(20); /* nobody will ever write to it */
+    assert_refused(path, "not a regular file");
+    alarm(0);
+}
+
 /* Every byte of the header replaced in turn: refused or read, and what is read lies in the file. */
 static void no_changed_byte_leads_outside_of_the_file(void **state)
 {
@@ -560,6 +571,7 @@ int main(void)
         mt_test_in_folder(ranges_outside_the_file_are_refused),
         mt_test_in_folder(overlapping_ranges_and_holes_are_refused),
         mt_test_in_folder(a_file_cut_anywhere_is_refused),
+        mt_test_in_folder(what_is_no_file_is_refused_at_once),
         mt_test_in_folder(no_changed_byte_leads_outside_of_the_file),
         mt_test_in_folder(a_stale_index_is_refused),
         mt_test_in_folder(an_index_does_not_lead_out_of_its_folder),

@@ -1,10 +1,13 @@
 /* metrics.jsonl and log.jsonl: one row a step whatever happened, and no half lines. */
 #include "core/base/cleanup.h"
+#include "core/base/file.h"
 #include "core/train/series.h"
 #include "tests/unit/support.h"
 
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static void add_rows(const char *folder, size_t resume_step, size_t first, size_t last, unsigned attempt)
 {
@@ -108,12 +111,46 @@ static void a_full_disk_leaves_whole_lines(void **state)
     assert_int_equal(check_rows(folder->path, &attempt), step - 1);
 }
 
+static void what_is_no_file_is_refused_at_once(void **state)
+{
+    struct mt_test_folder *folder = *state;
+    struct mt_series *series;
+    static const char *const names[] = {"metrics.jsonl", "log.jsonl"};
+    for (size_t i = 0; i < 2; i++) {
+        struct mt_error error = {0};
+        mt_autofree char *path = mt_path_join(folder->path, names[i]);
+        unlink(path);
+        assert_int_equal(mkfifo(path, 0600), 0);
+        alarm(20); /* reading it would take for ever */
+        assert_int_equal(mt_series_last_attempt(folder->path), 0);
+        assert_int_equal(mt_series_open(folder->path, 0, &series, &error), -EINVAL);
+        alarm(0);
+        assert_non_null(strstr(error.message, names[i]));
+        unlink(path);
+    }
+}
+
+static void a_line_about_bytes_that_are_no_text_is_written_all_the_same(void **state)
+{
+    struct mt_test_folder *folder = *state;
+    struct mt_series *series;
+    struct mt_error error = {0};
+    assert_int_equal(mt_series_open(folder->path, 0, &series, &error), 0);
+    assert_int_equal(mt_series_log(series, "warning", "\xff\xfe.jsonl is odd", NULL, &error), 0);
+    mt_series_close(series);
+    mt_autofree char *path = mt_path_join(folder->path, "log.jsonl");
+    mt_autojson json_t *line = json_load_file(path, 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(line, "message")), "??.jsonl is odd");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         mt_test_in_folder(resuming_replaces_the_rows_past_the_checkpoint),
         mt_test_in_folder(a_torn_last_line_is_cut_off),
         mt_test_in_folder(a_full_disk_leaves_whole_lines),
+        mt_test_in_folder(what_is_no_file_is_refused_at_once),
+        mt_test_in_folder(a_line_about_bytes_that_are_no_text_is_written_all_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
