@@ -6,9 +6,14 @@
 
 #define MAX_ERRORS 100 /* of a document that is wrong all over, the first ones tell enough */
 
+bool mt_job_errors_full(const struct mt_job_errors *errors)
+{
+    return errors->count >= MAX_ERRORS;
+}
+
 void mt_job_errors_add(struct mt_job_errors *errors, const struct mt_job_error *item, bool *out_of_memory)
 {
-    if (errors->count >= MAX_ERRORS)
+    if (mt_job_errors_full(errors))
         return;
     if (errors->count == errors->capacity) {
         size_t capacity = errors->capacity ? 2 * errors->capacity : 8;

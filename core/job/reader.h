@@ -59,6 +59,9 @@ void mt_job_place(struct mt_job_reader *reader);
 void mt_job_fill_defaults(struct mt_job_reader *reader);
 int mt_job_freeze(struct mt_job_reader *reader, struct mt_job *job);
 
+/* Whether further errors would be left out. */
+bool mt_job_errors_full(const struct mt_job_errors *errors);
+
 void mt_job_errors_add(struct mt_job_errors *errors, const struct mt_job_error *item, bool *out_of_memory);
 
 #endif

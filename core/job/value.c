@@ -132,6 +132,10 @@ static json_t *check_number(const struct check *check)
                         ? " of a size that makes sense"
                         : range_text(check->key, range),
                     describe(check));
+    /* The arithmetic has single precision: there it would be the 0 that the range leaves out. */
+    if ((check->key->flags & MT_KEY_ABOVE) && check->key->minimum >= 0 && !((float)number > 0))
+        return fail(check, NULL, "%s must be a number of a size that makes sense, found %s", name_of(check),
+                    describe(check));
     return made(check, json_real(number + 0.0));
 }
 
@@ -142,7 +146,7 @@ static json_t *check_count(const struct check *check, const char *or_else)
     char range[96];
     if (!read_number(check, "whole number", or_else, &number))
         return NULL;
-    if (number != floor(number) || fabs(number) > 9007199254740992.0)
+    if (number != floor(number))
         return fail(check, NULL, "%s must be a whole number%s%s, found %s", name_of(check),
                     range_text(check->key, range), or_else, describe(check));
     if ((check->key->flags & MT_KEY_ONLY_ONE) && number > check->key->maximum)
@@ -150,8 +154,8 @@ static json_t *check_count(const struct check *check, const char *or_else)
                     check->key->note, check->key->maximum);
     if (!in_range(check->key, number)) {
         if (number > check->key->maximum)
-            return fail(check, NULL, "%s must be at most %.15g, found %s", name_of(check),
-                        check->key->maximum, describe(check));
+            return fail(check, NULL, "%s must be at most %.0f, found %s", name_of(check), check->key->maximum,
+                        describe(check));
         return fail(check, NULL, "%s must be a whole number%s%s, found %s", name_of(check),
                     range_text(check->key, range), or_else, describe(check));
     }

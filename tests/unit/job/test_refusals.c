@@ -2,6 +2,8 @@
 #include "core/base/cleanup.h"
 #include "tests/unit/job/parsing.h"
 
+#include <time.h>
+
 struct refusal {
     const char *set;        /* as --set, on top of a good document; several lines: several settings */
     const char *pointer;    /* of the one error */
@@ -43,7 +45,10 @@ static const struct refusal refusals[] = {
     /* ranges, not-a-number */
     {"training.batch_size=0", "/training/batch_size", "at least 1", NULL},
     {"training.batch_size=-3", "/training/batch_size", "found -3", NULL},
-    {"training.batch_size=1e300", "/training/batch_size", "whole number", NULL},
+    {"training.batch_size=1e300", "/training/batch_size", "at most 1048576", NULL},
+    {"training.seed=9223372036854775807", "/training/seed", "at most 9007199254740991", NULL},
+    {"training.learning_rate=1e-46", "/training/learning_rate", "a size that makes sense", NULL},
+    {"optimizer.eps=1e-300", "/optimizer/eps", "a size that makes sense", NULL},
     {"training.learning_rate=0", "/training/learning_rate", "above 0", NULL},
     {"training.learning_rate=-1e-5", "/training/learning_rate", "above 0", NULL},
     {"training.learning_rate=.nan", "/training/learning_rate", "not a finite number (.nan)", NULL},
@@ -275,6 +280,47 @@ static void only_missing_data_is_bad_data_not_a_bad_job(void **state)
     mt_job_errors_free(&errors);
 }
 
+/* Details are cut to a bound of bytes, and JSON takes no half character. */
+static void a_sentence_cut_within_a_character_is_told_all_the_same(void **state)
+{
+    (void)state;
+    for (size_t shift = 0; shift < 2; shift++) {
+        char path[1600] = "/x";
+        for (size_t used = 1 + shift; used + 2 < sizeof path; used += 2)
+            memcpy(path + used, "\xc3\xa4", 3);
+        mt_autojson json_t *document = mt_test_job_document("/does/not/exist", "");
+        json_object_set_new(json_object_get(document, "dataset"), "path", json_string(path));
+        const struct mt_job_context context = {0};
+        struct mt_job_errors errors = {0};
+        struct mt_job *job = NULL;
+        assert_int_equal(mt_job_parse(document, &context, &job, &errors), -EINVAL);
+        mt_autojson json_t *list = mt_job_errors_json(&errors);
+        assert_int_equal(json_array_size(list), 1);
+        mt_job_errors_free(&errors);
+    }
+}
+
+static void a_document_full_of_unknown_keys_is_refused_soon(void **state)
+{
+    (void)state;
+    mt_autojson json_t *document = json_object();
+    for (int i = 0; i < 80000; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "learning_rat%d", i);
+        json_object_set_new(document, key, json_true());
+    }
+    const struct mt_job_context context = {0};
+    struct mt_job_errors errors = {0};
+    struct mt_job *job = NULL;
+    struct timespec before, after;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+    assert_int_equal(mt_job_parse(document, &context, &job, &errors), -EINVAL);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+    assert_int_equal(errors.count, 100);
+    assert_true(after.tv_sec - before.tv_sec <= 1); /* it was 5 s and more */
+    mt_job_errors_free(&errors);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +330,8 @@ int main(void)
         cmocka_unit_test(what_is_no_object_is_refused_as_a_whole),
         mt_test_in_folder(an_alias_beside_its_key_is_an_error),
         cmocka_unit_test(keys_of_a_new_model_beside_a_path_are_refused),
+        cmocka_unit_test(a_sentence_cut_within_a_character_is_told_all_the_same),
+        cmocka_unit_test(a_document_full_of_unknown_keys_is_refused_soon),
         cmocka_unit_test(only_missing_data_is_bad_data_not_a_bad_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
