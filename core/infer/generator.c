@@ -105,6 +105,8 @@ int mt_generator_open(const struct mt_generator_options *options, struct mt_pool
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to open '%s'",
                             options->folder);
     int result = open_model(opened, options->folder, error);
+    if (result == 0)
+        result = mt_store_check_folder(opened->model, options->folder, error);
     if (result == 0) {
         struct mt_device_options device_options = {.pool = pool};
         result = mt_device_open(options->device ? options->device : "auto", &device_options, &opened->device,

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define MAX_WIDTH ((size_t)1 << 24)
-#define MAX_LAYERS ((size_t)4096)
+#define MAX_LAYERS ((size_t)8192) /* as in a job's model.num_layers */
 #define MAX_VOCABULARY ((size_t)1 << 28)
 
 /* What all layers of a model of this kind share, as read. */

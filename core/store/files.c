@@ -130,6 +130,17 @@ int mt_store_check_weights(const struct mt_model *model, const struct mt_safeten
     return 0;
 }
 
+int mt_store_check_folder(const struct mt_model *model, const char *folder, struct mt_error *error)
+{
+    struct mt_safetensors *file;
+    int result = mt_safetensors_open(folder, &file, error);
+    if (result < 0)
+        return result;
+    result = mt_store_check_weights(model, file, error);
+    mt_safetensors_close(file);
+    return result;
+}
+
 int mt_store_load_weights(struct mt_store *store, const struct mt_safetensors *file, struct mt_pool *pool,
                           struct mt_error *error)
 {

@@ -15,6 +15,10 @@
 int mt_store_check_weights(const struct mt_model *model, const struct mt_safetensors *file,
                            struct mt_error *error);
 
+/* The same of a model's folder: config.json may make the model larger than its files, and than the machine.
+ */
+int mt_store_check_folder(const struct mt_model *model, const char *folder, struct mt_error *error);
+
 /* Sets every master from the tensor of its name. A missing tensor, another shape or a type that is not a
  * number's is an error naming it (MT_REASON_BAD_MODEL); so is a value that is not finite. Tensors that the
  * model does not have are refused, too, except a tied output matrix that says the same as the embedding and

@@ -333,9 +333,9 @@ static int apply_step(struct mt_executor *executor, struct mt_step_result *resul
         /* Some groups may have been updated: this state must not be saved. */
         executor->broken = true;
         mt_updater_drain(executor->updater, NULL);
-        return mt_error_set(error, -ERANGE, MT_REASON_NON_FINITE_LOSS,
-                            "update %llu: loss %g or gradient norm %g is not finite",
-                            (unsigned long long)executor->adamw_step.update, result->loss, result->grad_norm);
+        return mt_error_set(error, -ERANGE, MT_REASON_NON_FINITE_LOSS, "update %llu: the %s is not finite",
+                            (unsigned long long)executor->adamw_step.update,
+                            isfinite(result->loss) ? "gradient" : "loss");
     }
     mt_store_set_updates(store, executor->adamw_step.update);
     if (executor->in_backward) {

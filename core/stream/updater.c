@@ -64,8 +64,9 @@ static int make(struct mt_updater *updater, const struct mt_update *update, stru
                                         update->gradient, updater->pool);
     mt_host_end(updater->device, &work);
     if (!finite)
-        return mt_error_set(error, -ERANGE, MT_REASON_NON_FINITE_LOSS,
-                            "the update made a parameter that is not finite; lower the learning rate");
+        return mt_error_set(
+            error, -ERANGE, MT_REASON_NON_FINITE_LOSS,
+            "an update made a parameter that is not finite: the learning rate may be too high");
     return 0;
 }
 

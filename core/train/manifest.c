@@ -140,6 +140,7 @@ int mt_manifest_read(const char *folder, json_t **manifest, struct mt_error *err
         return mt_error_set(
             error, -EINVAL, MT_REASON_BAD_MODEL,
             "'%s' has a format that this version does not know: it was made by a newer MegaTrain", path);
+    json_int_t total = 0;
     bool whole = json_is_array(files) && json_is_integer(json_object_get(value, "step")) &&
                  json_integer_value(json_object_get(value, "step")) >= 0;
     size_t i;
@@ -149,8 +150,11 @@ int mt_manifest_read(const char *folder, json_t **manifest, struct mt_error *err
         const char *name = json_string_value(json_object_get(file, "name"));
         whole = whole && name && name_is_inside(name) && json_is_integer(json_object_get(file, "bytes")) &&
                 json_is_string(json_object_get(file, "hash"));
+        whole = whole &&
+                !__builtin_add_overflow(total, json_integer_value(json_object_get(file, "bytes")), &total);
     }
-    if (!whole)
+    /* Else a manifest that has lost entries would vouch for files that nobody looks at. */
+    if (!whole || total != json_integer_value(json_object_get(value, "bytes")))
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
                             "'%s' is damaged: a member is missing or wrong", path);
     *manifest = json_incref(value);

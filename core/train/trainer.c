@@ -6,6 +6,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
 #include "core/base/time.h"
+#include "core/store/files.h"
 #include "core/train/checkpoint.h"
 #include "core/train/checkpoint_list.h"
 #include "core/train/manifest.h"
@@ -145,6 +146,25 @@ static void prune(struct trainer *trainer)
         log_line(trainer, LOG_WARNING, "old checkpoints were not removed: %s", error.message);
 }
 
+static const char *last_good(const struct trainer *trainer, char text[static 64])
+{
+    snprintf(text, 64, "there is no checkpoint before it");
+    if (trainer->has_saved)
+        snprintf(text, 64, "the last good checkpoint is that of step %zu", trainer->saved_step);
+    return text;
+}
+
+/* A state that updates have spoilt already is told with its step and where to go on from. */
+static int blown_up(const struct trainer *trainer, size_t step, int result, struct mt_error *error)
+{
+    char good[64];
+    if (result == 0 || error->reason != MT_REASON_NON_FINITE_LOSS)
+        return result;
+    return mt_error_set(error, result, MT_REASON_NON_FINITE_LOSS,
+                        "step %zu failed: %s; %s. Lower the learning rate or look at the data", step,
+                        error->message, last_good(trainer, good));
+}
+
 static int save(struct trainer *trainer, struct mt_error *error)
 {
     if (trainer->has_saved && trainer->saved_step == trainer->step)
@@ -152,6 +172,7 @@ static int save(struct trainer *trainer, struct mt_error *error)
     const char *phase = trainer->phase;
     enter(trainer, "saving");
     int result = mt_executor_finish(trainer->run.executor, error);
+    result = blown_up(trainer, trainer->step, result, error);
     if (result == 0)
         result = mt_series_sync(trainer->series, error);
     mt_autojson json_t *state = result == 0 ? trainer_state(trainer) : NULL;
@@ -296,11 +317,28 @@ static void describe_data(struct trainer *trainer)
     }
 }
 
+/* Before the data is read and memory taken. A run that has checkpoints needs the model's own weights no more.
+ */
+static int check_weights(const struct trainer *trainer, struct mt_error *error)
+{
+    const char *folder = trainer->run.job->model.path;
+    struct mt_checkpoint_list list = {0};
+    if (!folder)
+        return 0;
+    int result = mt_checkpoint_list_read(trainer->checkpoints, &list, error);
+    if (result == 0 && list.count == 0)
+        result = mt_store_check_folder(trainer->run.model, folder, error);
+    mt_checkpoint_list_free(&list);
+    return result;
+}
+
 static int open_run(struct trainer *trainer, struct mt_error *error)
 {
     struct mt_run *run = &trainer->run;
     enter(trainer, "loading");
     int result = mt_run_open_model(run, error);
+    if (result == 0)
+        result = check_weights(trainer, error);
     if (result < 0)
         return result;
     size_t i;
@@ -395,14 +433,12 @@ static int refuse_step(struct trainer *trainer, struct mt_error *error)
              trainer->step + 1, trainer->skipped_in_row, trainer->skipped_steps);
     if (trainer->skipped_in_row < (allowed > 0 ? allowed : 1))
         return 0;
-    char good[64] = "there is no checkpoint before it";
-    if (trainer->has_saved)
-        snprintf(good, sizeof good, "the last good checkpoint is that of step %zu", trainer->saved_step);
+    char good[64];
     return mt_error_set(
         error, -EDOM, MT_REASON_NON_FINITE_LOSS,
         "step %zu failed: loss or gradient was not finite %zu times in a row; %s. Lower the learning rate "
         "or look at the data",
-        trainer->step + 1, trainer->skipped_in_row, good);
+        trainer->step + 1, trainer->skipped_in_row, last_good(trainer, good));
 }
 
 static void note_step(struct trainer *trainer, const struct mt_batch *batch,
@@ -442,6 +478,7 @@ static int make_step(struct trainer *trainer, struct mt_error *error)
     double rate = mt_schedule_rate(&run->schedule, trainer->step);
     struct mt_step_result step;
     result = mt_executor_step(run->executor, batch, rate, &step, error);
+    result = blown_up(trainer, trainer->step + 1, result, error);
     if (result == 0 && step.skipped) {
         mt_batch_free(batch);
         return refuse_step(trainer, error);

@@ -6,7 +6,6 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/data/from_job.h"
-#include "core/formats/safetensors.h"
 #include "core/store/files.h"
 #include "core/train/run.h"
 #include "daemon/worker/tasks.h"
@@ -27,23 +26,12 @@ static int read_document(const char *job_folder, json_t **document, struct mt_er
     return result < 0 ? result : mt_json_parse(text, bytes, "the job", document, error);
 }
 
-static int check_weights(const char *folder, const struct mt_model *model, struct mt_error *error)
-{
-    struct mt_safetensors *file;
-    int result = mt_safetensors_open(folder, &file, error);
-    if (result < 0)
-        return result;
-    result = mt_store_check_weights(model, file, error);
-    mt_safetensors_close(file);
-    return result;
-}
-
 static int check_model(struct mt_job *job, struct mt_error *error)
 {
     struct mt_run run = {.job = job};
     int result = mt_run_open_model(&run, error);
     if (result == 0 && job->model.path)
-        result = check_weights(job->model.path, run.model, error);
+        result = mt_store_check_folder(run.model, job->model.path, error);
     mt_run_close(&run);
     return result;
 }

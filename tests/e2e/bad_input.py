@@ -143,6 +143,17 @@ def data_that_is_missing_empty_or_without_the_columns_is_refused_at_submission()
         for name, parts in (("empty.jsonl", ["empty"]), ("hollow", ["hollow"]), ("columns.jsonl", ["question", "instruction"]),
                             ("broken.jsonl", ["line 1"]), ("torn.jsonl", ["line 2"])):
             folder.train(tiny(os.path.join(data, name)), "run-" + name, code=65, says=parts)
+    # A name that is no text: the sentence goes through JSON all the same.
+    os.makedirs(os.path.join(data, "bytes"))
+    odd = os.path.join(data, "bytes").encode() + b"/\xff\xfe.jsonl"
+    with open(odd, "w") as file:
+        file.write("no JSON\n")
+    refused(with_keys(dataset={"path": "bytes"}), "/dataset/path", "bytes/??.jsonl", "line 1")
+    with open(odd, "w") as file:
+        file.write('{"text": "whole"}\n' * 20000 + "no JSON\n")
+    failed = daemon.wait(accept(with_keys(dataset={"path": "bytes"})), "failed")
+    equal((failed["reason"], failed["attempt"]), ("bad_data", 1))
+    assert "??.jsonl" in failed["error"]["message"] and "line 20001" in failed["error"]["message"], failed["error"]
     # What only reading to the end finds fails the job, once.
     failed = daemon.wait(accept(with_keys(dataset={"path": "torn.jsonl"})), "failed")
     equal((failed["reason"], failed["attempt"]), ("bad_data", 1))
@@ -223,11 +234,21 @@ def a_model_that_is_missing_or_damaged_is_refused():
                 json.dump(config, file)
         refused(model("shape", other_shape), "/model/path", "gate_proj", "model.safetensors")
 
+        # A model that config.json makes much larger than its files is found out before memory is taken for it.
+        def many_heads(path):
+            path = os.path.join(path, "config.json")
+            with open(path) as file:
+                config = json.load(file)
+            config["num_attention_heads"] = 1 << 20
+            with open(path, "w") as file:
+                json.dump(config, file)
+        refused(model("heads", many_heads), "/model/path", "q_proj", "model.safetensors")
+
         def pickled(path):
             os.rename(os.path.join(path, "model.safetensors"), os.path.join(path, "pytorch_model.bin"))
         refused(model("pickle", pickled), "/model/path", "safetensors")
         for name, part in (("no-config", "config.json"), ("short", "model.safetensors"), ("shape", "gate_proj"),
-                           ("pickle", "safetensors")):
+                           ("heads", "q_proj"), ("pickle", "safetensors")):
             path = os.path.join(models, name)
             folder.run("generate", "--model", path, "--prompt", "x", code=65, says=[part])
             folder.train({**tiny(folder / "d.jsonl"), "model": {"path": path}}, "run-" + name, code=65, says=[part])

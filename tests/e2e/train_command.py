@@ -285,6 +285,11 @@ def steps_that_are_not_finite_are_refused_and_end_the_job():
         equal(len(refused), 3)
         equal(saved(folder / "run")[-1], step)
         assert not os.path.lexists(folder / "run/checkpoints/final")
+        # Updates within the backward pass: the first one ends it, and says as much.
+        document["training"].update(max_skipped_steps=0, max_grad_norm=0)
+        said = folder.train(document, "at-once", code=70, says=["is not finite", "last good checkpoint"])
+        step = saved(folder / "at-once")[-1]
+        assert f"step {step + 1} failed" in said and f"that of step {step}" in said, said[-800:]
 
 
 @case

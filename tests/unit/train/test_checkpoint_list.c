@@ -62,6 +62,9 @@ static void a_manifest_finds_each_kind_of_damage(void **state)
         {"megatrain/manifest.json", "{\"format\": 1", "manifest.json"},
         {"megatrain/manifest.json", "{\"format\": 2}", "newer MegaTrain"},
         {"megatrain/manifest.json", NULL, "manifest.json"},
+        {"megatrain/manifest.json", /* it would vouch for files that it does not know */
+         "{\"format\": 1, \"algorithm\": \"xxh3-128\", \"step\": 8, \"bytes\": 14, \"files\": []}",
+         "damaged"},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         make_checkpoint(folder, i + 1);
