@@ -68,6 +68,8 @@ show() { # step max loss rate eta
     fi
 }
 started=$SECONDS
+moved=$SECONDS
+last=
 while :; do
     job=$(curl -fsS "$url/jobs/$id") || fail "the daemon went away"
     now=$(printf '%s' "$job" | field state)
@@ -81,7 +83,9 @@ while :; do
     completed) break ;;
     failed | cancelled | paused) echo; fail "the job ended as $now: $(printf '%s' "$job" | field error message)" ;;
     esac
-    [ $((SECONDS - started)) -lt 900 ] || fail "the job did not end within 15 minutes"
+    [ "$step" = "$last" ] || moved=$SECONDS
+    last=$step
+    [ $((SECONDS - moved)) -lt 300 ] || fail "the job has made no step for five minutes"
     if [ -t 1 ]; then sleep 1; else sleep 5; fi
 done
 [ -t 1 ] && echo

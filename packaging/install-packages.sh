@@ -25,7 +25,7 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
         command -v "$tool" >/dev/null || missing="$missing $tool"
     done
     if command -v pkg-config >/dev/null; then
-        for library in jansson yaml-0.1 openblas sqlite3 libmicrohttpd inih libcurl; do
+        for library in jansson yaml-0.1 openblas sqlite3 libxxhash libpcre2-8 libutf8proc libmicrohttpd inih libcurl; do
             pkg-config --exists "$library" || missing="$missing $library"
         done
     fi
