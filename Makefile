@@ -225,11 +225,12 @@ $(BUILD)/generated/migrations.c: $(migrations) packaging/embed-migrations.sh
 	@mkdir -p $(@D)
 	$(quiet)packaging/embed-migrations.sh $(migrations) >$@.new && mv $@.new $@
 
-# An archive is made anew when its list of members changes, so that nothing of a removed file stays.
+# An archive is made anew when its list of members changes, so that nothing of a removed file stays. The list has no
+# $(BUILD) in it: the same folder under another name (absolute, as tests have it) must not link programs that run.
 define archive_rule
 $(1).members: FORCE
 	@mkdir -p $$(@D)
-	@printf '%s\n' $(2) | cmp -s - $$@ || printf '%s\n' $(2) >$$@
+	@printf '%s\n' $(patsubst $(BUILD)/%,%,$(2)) | cmp -s - $$@ || printf '%s\n' $(patsubst $(BUILD)/%,%,$(2)) >$$@
 $(1): $(2) $(1).members
 	$$(say) AR $$@
 	@rm -f $$@

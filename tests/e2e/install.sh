@@ -20,7 +20,9 @@ check() { # name, then a command that must succeed
 }
 
 root=$folder/root
+before=$(stat -c %y "$MT_BUILD/megatraind")
 check installs_into_destdir make install BUILD="$MT_BUILD" DESTDIR="$root" PREFIX=/usr
+check what_is_built_is_not_linked_again test "$before" = "$(stat -c %y "$MT_BUILD/megatraind")"
 for program in megatraind megatrain-worker megatrain; do
     check "${program}_is_installed_and_runs" "$root/usr/bin/$program" --help
 done
