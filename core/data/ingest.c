@@ -270,7 +270,7 @@ static int ingest_file(struct ingest *ingest, const struct mt_source_file *file,
 
 /* Nothing to train on: says why. */
 static int check_not_empty(const struct mt_dataset *dataset, const struct mt_source *source,
-                           struct mt_error *error)
+                           size_t max_seq_len, struct mt_error *error)
 {
     const struct mt_dataset_stats *stats = &dataset->stats;
     const char *first = source->num_files ? source->files[0].path : "(no file)";
@@ -280,9 +280,12 @@ static int check_not_empty(const struct mt_dataset *dataset, const struct mt_sou
     if (!dataset->samples.count)
         return mt_error_set(error, -ENODATA, MT_REASON_BAD_DATA,
                             "%s: none of the %zu rows has a token to learn: %zu without text, %zu without an "
-                            "answer within max_seq_len, %zu longer than max_seq_len",
+                            "answer within max_seq_len (%zu tokens), %zu longer than max_seq_len%s",
                             first, stats->rows, stats->dropped[MT_DROP_EMPTY],
-                            stats->dropped[MT_DROP_NO_TARGET], stats->dropped[MT_DROP_OVERLONG]);
+                            stats->dropped[MT_DROP_NO_TARGET], max_seq_len, stats->dropped[MT_DROP_OVERLONG],
+                            stats->dropped[MT_DROP_EMPTY] < stats->rows
+                                ? "; where answers are cut off, make dataset.max_seq_len larger"
+                                : "");
     return 0;
 }
 
@@ -301,7 +304,7 @@ int mt_dataset_ingest(struct mt_dataset *dataset, const struct mt_dataset_option
     mt_arena_free(ingest.arena);
     free(ingest.jobs);
     if (r == 0)
-        r = check_not_empty(dataset, source, error);
+        r = check_not_empty(dataset, source, options->max_seq_len, error);
     mt_samples_trim(&dataset->samples);
     return r;
 }

@@ -153,9 +153,9 @@ static int add_path(struct mt_source *source, const char *path, struct mt_error 
         return refuse_later(path, error);
     enum mt_format format;
     if (!find_format(path, &format))
-        return mt_error_set(error, -EINVAL, MT_REASON_BAD_DATA,
-                            "%s: the file's name says not what it is; it must end in .txt, .jsonl or .json",
-                            path);
+        return mt_error_set(
+            error, -EINVAL, MT_REASON_BAD_DATA,
+            "%s: the file's name does not say what it holds; it must end in .txt, .jsonl or .json", path);
     return add_file(source, path, format, error);
 }
 

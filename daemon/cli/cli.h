@@ -43,8 +43,8 @@ struct mt_cli_document {
 int mt_cli_read_document(const struct mt_cli_document *from, json_t **document, struct mt_lines **lines);
 /* "contracts" for "jobs/contracts.yaml", with what a name may not hold replaced; malloc'd or NULL. */
 char *mt_cli_name_of_file(const char *file);
-/* All errors of a document, one a line with file and line, and the suggestion; returns the exit code. */
-int mt_cli_complain_about_job(const char *file, const struct mt_job_errors *errors);
+/* All errors of a document, one a line with file and line or the option at fault; returns the exit code. */
+int mt_cli_complain_about_job(const struct mt_cli_document *from, const struct mt_job_errors *errors);
 
 int mt_cli_train(int argc, char **argv);
 int mt_cli_plan(int argc, char **argv);

@@ -174,7 +174,7 @@ int mt_client_send(struct mt_client *client, const struct mt_request *request, s
     mt_autofree char *body = NULL, *url = NULL;
     char detail[CURL_ERROR_SIZE] = "";
     memset(response, 0, sizeof *response);
-    if (request->body && !(body = json_dumps(request->body, JSON_COMPACT)))
+    if (request->body && !(body = json_dumps(request->body, JSON_COMPACT | JSON_ENCODE_ANY)))
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
     if (asprintf(&url, "%s%s", client->base, request->path) < 0) {
         url = NULL;
@@ -193,7 +193,8 @@ int mt_client_send(struct mt_client *client, const struct mt_request *request, s
         return mt_error_set(error, -ECONNREFUSED, MT_REASON_IO,
                             "no answer from the daemon at %s: %s (is megatraind running? MEGATRAIN_URL says "
                             "where it is)",
-                            client->url, *detail ? detail : curl_easy_strerror(code));
+                            client->url,
+                            *detail && !*client->socket_path ? detail : curl_easy_strerror(code));
     }
     if (response->text)
         response->json = json_loadb(response->text, response->bytes, JSON_DECODE_ANY, NULL);
@@ -264,6 +265,12 @@ char *mt_client_job_path(struct mt_client *client, const char *id, const char *r
             mt_cli_complain("there is no job yet");
             *code = MT_EXIT_NOT_FOUND;
         }
+    }
+    if (id && !mt_id_valid(id)) {
+        mt_cli_complain("there is no job '%s': an id has 26 letters and digits; megatrain jobs lists them",
+                        id);
+        *code = MT_EXIT_NOT_FOUND;
+        id = NULL;
     }
     char *encoded = id ? curl_easy_escape(client->curl, id, 0) : NULL;
     if (encoded && asprintf(&path, "/jobs/%s%s", encoded, rest) < 0)

@@ -113,15 +113,37 @@ char *mt_cli_name_of_file(const char *file)
     return name;
 }
 
-int mt_cli_complain_about_job(const char *file, const struct mt_job_errors *errors)
+/* Whether the command line gave the value at `pointer`, "/a/b": by an option (into `option`) and not in the
+ * file. */
+static bool set_by_option(const struct mt_cli_document *from, const char *pointer, char *option, size_t bytes)
+{
+    char key[256];
+    snprintf(key, sizeof key, "%s", *pointer ? pointer + 1 : "");
+    for (char *slash = key; (slash = strchr(slash, '/')) != NULL;)
+        *slash = '.';
+    if (from->data_path && strcmp(key, "dataset.path") == 0)
+        return snprintf(option, bytes, "--data-path"), true;
+    for (size_t i = 0; i < from->num_sets; i++) {
+        size_t length = strcspn(from->sets[i], "=");
+        if (strlen(key) == length && memcmp(key, from->sets[i], length) == 0)
+            return snprintf(option, bytes, "--set %s", key), true;
+    }
+    return false;
+}
+
+int mt_cli_complain_about_job(const struct mt_cli_document *from, const struct mt_job_errors *errors)
 {
     struct mt_error summary = {0};
     for (size_t i = 0; i < errors->count; i++) {
         const struct mt_job_error *item = &errors->items[i];
-        char place[32] = "";
+        char place[32] = "", option[300];
+        if (set_by_option(from, item->pointer, option, sizeof option)) {
+            fprintf(stderr, "%s: %s\n", option, item->detail);
+            continue;
+        }
         if (item->line > 0)
             snprintf(place, sizeof place, ":%d", item->line);
-        fprintf(stderr, "%s%s: %s%s%s\n", file ? file : "job", place, item->pointer,
+        fprintf(stderr, "%s%s: %s%s%s\n", from->file ? from->file : "job", place, item->pointer,
                 *item->pointer ? ": " : "", item->detail);
     }
     mt_job_errors_report(errors, &summary);

@@ -118,9 +118,15 @@ static void print_jobs(const json_t *jobs)
     mt_table_free(&table);
 }
 
-static bool is_word(const char *text)
+static bool is_state(const char *text)
 {
-    return *text && strspn(text, "abcdefghijklmnopqrstuvwxyz_") == strlen(text);
+    static const char *const states[] = {"queued",    "starting", "running",  "paused",
+                                         "completed", "failed",   "cancelled"};
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        if (strcmp(states[i], text) == 0)
+            return true;
+    }
+    return false;
 }
 
 int mt_cli_jobs(int argc, char **argv)
@@ -144,8 +150,12 @@ int mt_cli_jobs(int argc, char **argv)
     }
     if (optind < argc)
         return mt_cli_usage(argv[0], "unexpected argument \"%s\"", argv[optind]);
-    if (state && !is_word(state))
-        return mt_cli_usage(argv[0], "\"%s\" is no state", state);
+    if (state && !is_state(state))
+        return mt_cli_usage(
+            argv[0],
+            "\"%s\" is no state; the states are queued, starting, running, paused, completed, "
+            "failed and cancelled",
+            state);
     struct mt_error error = {0};
     struct mt_client *client;
     mt_autojson json_t *jobs = json_array();
@@ -275,7 +285,9 @@ static int act_on(struct mt_client *client, const char *id, const struct action 
         code = print_json(response.json);
     } else if (code == 0) {
         const char *state = text_at(response.json, "state"), *name = text_at(response.json, "id");
-        printf("%s %s\n", name ? name : id, state ? state : "?");
+        const char *requested = text_at(response.json, "requested");
+        printf("%s %s%s%s%s\n", name ? name : id, state ? state : "?", requested ? " (" : "",
+               requested ? requested : "", requested ? " requested)" : "");
     }
     mt_response_free(&response);
     return code;

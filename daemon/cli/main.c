@@ -55,7 +55,7 @@ static void print_help(void)
          "  dataset: {path: texts, max_seq_len: 256}\n"
          "  training: {max_steps: 200, learning_rate: 1e-3}\n"
          "  END\n"
-         "  megatrain submit job.yaml --wait\n"
+         "  megatrain train job.yaml\n"
          "\n"
          "Exit codes: 0 done, 64 wrong usage, 65 bad data or model, 69 no daemon, 70 failed, 74 I/O error,\n"
          "75 stopped and resumable, 78 bad job document.");

@@ -176,8 +176,11 @@ static int read_job(const struct command *command, struct mt_job **job)
     const struct mt_job_context context = {
         .purpose = MT_JOB_PLAN, .lines = lines, .hub_cache = hub, .default_name = "plan"};
     struct mt_job_errors errors = {0};
-    if (mt_job_parse(document, &context, job, &errors) < 0)
-        code = mt_cli_complain_about_job(command->what, &errors);
+    if (mt_job_parse(document, &context, job, &errors) < 0) {
+        const struct mt_cli_document from = {
+            .file = command->what, .sets = command->sets, .num_sets = command->num_sets};
+        code = mt_cli_complain_about_job(&from, &errors);
+    }
     mt_job_errors_free(&errors);
     mt_lines_free(lines);
     return code;

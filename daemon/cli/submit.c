@@ -40,7 +40,7 @@ struct submission {
 };
 
 /* The server's 422: {"errors": [{"pointer", "detail", "suggestion"?}]}, with the lines of our file. */
-static int complain_about_errors(const struct mt_response *response, const char *file,
+static int complain_about_errors(const struct mt_response *response, const struct submission *submission,
                                  const struct mt_lines *lines)
 {
     const json_t *errors = json_object_get(response->json, "errors");
@@ -65,7 +65,11 @@ static int complain_about_errors(const struct mt_response *response, const char 
                                                          .line = line,
                                                          .reason = MT_REASON_BAD_JOB};
     }
-    int code = mt_cli_complain_about_job(file, &list);
+    const struct mt_cli_document from = {.file = submission->file,
+                                         .sets = submission->sets,
+                                         .num_sets = submission->num_sets,
+                                         .data_path = submission->data_path};
+    int code = mt_cli_complain_about_job(&from, &list);
     mt_job_errors_free(&list);
     return code ? code : 78;
 }
@@ -92,7 +96,7 @@ static int send_job(struct mt_client *client, const struct submission *submissio
         return result == -ECONNREFUSED ? MT_EXIT_UNAVAILABLE : 70;
     }
     const char *id = json_string_value(json_object_get(response.json, "id"));
-    int code = response.status >= 300 ? complain_about_errors(&response, submission->file, lines) : 0;
+    int code = response.status >= 300 ? complain_about_errors(&response, submission, lines) : 0;
     if (code == 0 && !id) {
         mt_cli_complain("the answer from %s is not a job; is that megatraind?", mt_client_url(client));
         code = 70;

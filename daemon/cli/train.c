@@ -9,6 +9,8 @@
 #include "daemon/cli/cli.h"
 #include "daemon/cli/progress.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
@@ -17,6 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #define MAX_SETS 256
 
@@ -139,7 +144,7 @@ static int read_job(const struct command *command, struct mt_job **job)
             .purpose = MT_JOB_RUN, .hub_cache = hub_cache, .default_name = name, .lines = lines};
         struct mt_job_errors errors = {0};
         if (mt_job_parse(document, &context, job, &errors) < 0)
-            code = mt_cli_complain_about_job(file, &errors);
+            code = mt_cli_complain_about_job(&from, &errors);
         mt_job_errors_free(&errors);
     }
     mt_lines_free(lines);
@@ -209,6 +214,10 @@ static int resume_job(const struct command *command, const char *folder, struct 
 static int lock_folder(const char *folder, int *fd, struct mt_error *error)
 {
     *fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd < 0 && errno == ENOENT)
+        return mt_error_set(error, -ENOENT, MT_REASON_IO,
+                            "there is no run in '%s' to go on with; without --resume one is started there",
+                            folder);
     if (*fd < 0)
         return mt_error_set_errno(error, MT_REASON_IO, "cannot open the run's folder '%s'", folder);
     if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
@@ -216,12 +225,34 @@ static int lock_folder(const char *folder, int *fd, struct mt_error *error)
     return 0;
 }
 
+/* Whether all that `folder` holds, if anything, comes from a run that ended before its first step: such as
+ * one with a mistake in its data. That one may start again without --resume. */
+static bool is_unused(const char *folder)
+{
+    mt_autofree char *metrics = mt_path_join(folder, "metrics.jsonl");
+    mt_autofree char *checkpoints = mt_path_join(folder, "checkpoints");
+    struct stat status;
+    DIR *entries = opendir(folder);
+    bool unused = entries && metrics && checkpoints && mt_folder_is_empty(checkpoints) &&
+                  (stat(metrics, &status) != 0 || status.st_size == 0);
+    for (const struct dirent *entry; unused && (entry = readdir(entries)) != NULL;) {
+        static const char *const own[] = {".", "..", "job.json", "log.jsonl", "metrics.jsonl", "checkpoints"};
+        size_t i = 0;
+        while (i < sizeof own / sizeof *own && strcmp(own[i], entry->d_name) != 0)
+            i++;
+        unused = i < sizeof own / sizeof *own;
+    }
+    if (entries)
+        closedir(entries);
+    return unused;
+}
+
 static int place_job(const struct command *command, const char *folder, struct mt_job **job,
                      struct mt_error *error)
 {
     if (command->resume)
         return resume_job(command, folder, job, error);
-    if (!mt_folder_is_empty(folder))
+    if (!is_unused(folder))
         return mt_error_set(error, -ENOTEMPTY, MT_REASON_USAGE,
                             "the folder '%s' is not empty: --resume goes on with the run in it, --output-dir "
                             "names another one",
@@ -233,12 +264,17 @@ static int place_job(const struct command *command, const char *folder, struct m
 
 /* --- listening ----------------------------------------------------------------------------------------- */
 
-static atomic_int stops;
+static atomic_llong asked_to_stop_at; /* milliseconds; 0: not asked */
 
+/* Asked twice: the last checkpoint is what there is. Some programs send a signal to the process and to its
+ * group (timeout, shells): what comes within a second of the first is the same request. */
 static void on_stop(int signal_number)
 {
-    if (atomic_fetch_add(&stops, 1) > 0)
-        _exit(128 + signal_number); /* asked twice: the last checkpoint is what there is */
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    long long at = (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000 + 1, first = 0;
+    if (!atomic_compare_exchange_strong(&asked_to_stop_at, &first, at) && at - first > 1000)
+        _exit(128 + signal_number);
 }
 
 struct listener {
@@ -249,7 +285,7 @@ struct listener {
 static enum mt_trainer_request on_poll(void *context)
 {
     struct listener *listener = context;
-    if (atomic_load(&stops) == 0)
+    if (atomic_load(&asked_to_stop_at) == 0)
         return MT_TRAINER_GO_ON;
     if (!listener->told && !listener->quiet)
         mt_progress_line(&listener->bar, "stopping: a checkpoint is saved first (again: stop at once)");
@@ -309,8 +345,10 @@ static int run(const struct command *command, struct mt_job *job, const char *fo
     if (!command->quiet)
         fprintf(stderr,
                 "Completed %zu steps, loss %.4f. The model stands in %s/checkpoints/final; ask it:\n"
-                "  megatrain generate --model %s --prompt '...'\n",
-                end.step, end.loss, folder, folder);
+                "  megatrain generate --model %s --prompt '...'    # goes on from a text\n"
+                "  megatrain generate --model %s --message '...'   # answers, when it has learnt answers to "
+                "prompts\n",
+                end.step, end.loss, folder, folder, folder);
     return 0;
 }
 

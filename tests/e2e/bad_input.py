@@ -98,8 +98,8 @@ def a_learning_rate_that_is_no_number_is_refused():
     refused(with_keys(training={"learning_rate": -1e-3}), "/training/learning_rate")
     with Folder() as folder:
         document = tiny(write_documents(folder / "d.jsonl", 5))
-        folder.train(document, "run", "--set", "training.learning_rate=.nan", code=78, says=["/training/learning_rate", "finite"])
-        folder.train(document, "run", "--set", "training.learning_rate=.inf", code=78, says=["/training/learning_rate"])
+        folder.train(document, "run", "--set", "training.learning_rate=.nan", code=78, says=["--set training.learning_rate", "finite"])
+        folder.train(document, "run", "--set", "training.learning_rate=.inf", code=78, says=["--set training.learning_rate"])
 
 
 @case

@@ -101,6 +101,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.reply(201, daemon.job())
         if self.path.endswith("/pause"):
             return self.problem(409, "Conflict", detail="the job is paused already")
+        if self.path.endswith("/cancel"):  # of a running job: it saves first
+            return self.reply(202, {**daemon.job(), "state": "running", "requested": "cancel"})
         return self.reply(202, {**daemon.job(), "state": "queued"})
 
 
@@ -283,15 +285,20 @@ def jobs_and_show_print_tables_that_hold_no_control_characters(case):
     equal(json.loads(case.run("show", ID, "--json").stdout)["id"], ID)
     equal([job["id"] for job in json.loads(case.run("jobs", "--json", "--limit", "2").stdout)], [ID, ID])
     equal(len(json.loads(case.run("jobs", "--json", "--limit", "1").stdout)), 1)
+    result = case.run("jobs", "--state", "runing")
+    equal(result.returncode, 64)
+    assert "queued, starting, running, paused, completed, failed and cancelled" in result.stderr, result.stderr
 
 
 def actions_exit_with_what_came_of_them(case):
     equal(case.run("resume", ID).stdout, f"{ID} queued\n")
+    equal(case.run("cancel", ID).stdout, f"{ID} running (cancel requested)\n")
     result = case.run("pause", ID)
     equal((result.returncode, result.stderr), (1, "megatrain: Conflict: the job is paused already\n"))
     equal(case.daemon.requests[-1][1], f"/jobs/{ID}/pause")
-    equal(case.run("show", "a/../b?c").returncode, 66)
-    equal(case.daemon.requests[-1][1], "/jobs/a%2F..%2Fb%3Fc")
+    result = case.run("show", "a/../b?c")  # not an id: nothing is asked
+    equal((result.returncode, case.daemon.requests[-1][1]), (66, f"/jobs/{ID}/pause"))
+    assert "26 letters and digits" in result.stderr, result.stderr
     equal(case.run("logs", ID).stdout, "a line\n")
     equal(case.run("logs", ID, "--follow", "--json").returncode, 0)
     equal(case.daemon.requests[-1][1], f"/jobs/{ID}/logs?follow=1")

@@ -249,6 +249,22 @@ def a_signal_in_a_step_is_resumable():
 
 
 @case
+def a_signal_that_comes_twice_at_once_is_one_request():  # as timeout(1) sends it, to the process and to its group
+    with Folder() as folder:
+        document = tiny(os.path.join(folder.path, "d.jsonl"), steps=100000, every=0)
+        write_documents(folder / "d.jsonl", 120)
+        process = folder.start("train", folder.job(document), "--output-dir", "run")
+        for line in iter(process.stderr.readline, ""):
+            if line.startswith("step 3/"):
+                break
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.01)  # or the kernel makes one of them
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+        equal((process.returncode, "go on with" in said, len(saved(folder / "run"))), (75, True, 1))
+
+
+@case
 def a_signal_in_a_save_is_resumable():
     document = tiny("d.jsonl", steps=12, every=1)
     document["model"]["hidden_size"] = 256

@@ -80,6 +80,25 @@ def a_folder_that_is_not_empty_is_left_alone():
 
 
 @case
+def a_run_that_failed_before_its_first_step_starts_again_without_resume():
+    with Folder() as folder:
+        folder.write("empty.jsonl", "")
+        folder.train(tiny(folder / "empty.jsonl", steps=2), "run", code=65)
+        folder.train(tiny(write_documents(folder / "d.jsonl", 20), steps=2), "run")
+        equal((saved(folder / "run"), len(rows(folder / "run"))), ([2], 2))
+        folder.train(tiny(folder / "d.jsonl", steps=2), "run", code=64, says=["not empty"])
+
+
+@case
+def a_wrong_value_is_said_to_come_from_the_option_that_gave_it():
+    with Folder() as folder:
+        document = tiny(write_documents(folder / "d.jsonl", 20), steps=2)
+        folder.train(document, "run", "--set", "training.max_step=5", code=78,
+                     says=['--set training.max_step: unknown key "max_step"; did you mean "max_steps"?'])
+        folder.train(document, "run", "--data-path", "nowhere", code=65, says=["--data-path: cannot use", "nowhere"])
+
+
+@case
 def one_run_has_one_process():
     with Folder() as folder:
         document = tiny(write_documents(folder / "d.jsonl", 20), steps=2)
