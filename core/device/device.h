@@ -145,6 +145,7 @@ struct mt_rope_args {
     const int32_t *positions; /* [T] */
     const float *cos, *sin;   /* [num_positions, rotary_dim / 2], attention factor included */
     size_t tokens, heads, head_dim, rotary_dim, x_stride, num_positions;
+    size_t run, run_stride; /* heads lie in runs of `run`, run_stride elements apart; 0: all in one */
     bool interleaved, inverse;
     enum mt_dtype dtype;
 };
@@ -163,6 +164,9 @@ struct mt_attention_args {
     void *workspace;                /* attention_workspace_bytes */
     size_t num_documents, num_heads, num_kv_heads, head_dim;
     size_t q_stride, k_stride, v_stride;
+    /* Elements within a row from the queries of one key-value head to those of the next, and from one key (or
+     * value) head to the next; 0: dense. For rows that hold q, k, v head by head; the gradients likewise. */
+    size_t q_group_stride, kv_head_stride;
     size_t window; /* > 0: a token sees `window` keys, itself included */
     float scale;   /* on q.k */
     float softcap; /* > 0: scores become softcap * tanh(score / softcap) */

@@ -68,9 +68,12 @@ struct mt_family {
     float norm_weight_offset; /* 1: norms multiply by 1 + weight */
     bool plain_norms;         /* norms before each half and at the end, without weights */
     struct mt_family_switch parallel;
+    bool parallel_shares_norm; /* then both halves read what the attention's norm gave, though MLP_NORM has a
+                                  name */
     enum mt_qk_norm qk_norm;
     const char *qk_norm_key; /* the switch that turns it on; NULL: always on */
     bool qk_norm_after_rope;
+    bool qkv_by_head;       /* rows of QKV: for each key-value head its queries, its key, its value */
     bool interleaved;       /* rotary pairs are neighbours */
     bool scales_queries;    /* by position: rope setting llama_4_scaling_beta */
     bool scales_embeddings; /* by the square root of hidden_size */

@@ -39,6 +39,16 @@ static size_t mlp_size(const struct mt_layer *layer)
     return (layer->gated ? 2 : 1) * layer->intermediate_size;
 }
 
+/* Where keys and values lie in a row of the product of all three, after the queries. */
+static size_t k_place(const struct mt_layer *layer)
+{
+    return layer->qkv_by_head ? q_size(layer) / layer->num_kv_heads : q_size(layer);
+}
+static size_t v_place(const struct mt_layer *layer)
+{
+    return k_place(layer) + (layer->qkv_by_head ? layer->head_dim : kv_size(layer));
+}
+
 static bool take(size_t *total, bool wanted, size_t rows, size_t cols, size_t element, size_t *place)
 {
     size_t bytes;
@@ -198,39 +208,43 @@ static int linear_backward(const struct visit *v, const struct mt_products *prod
 }
 
 static int rope(const struct visit *v, size_t index, const int32_t *positions, size_t tokens, void *x,
-                size_t heads, size_t stride, bool inverse)
+                size_t heads, size_t stride, size_t run, bool inverse)
 {
     if (index == MT_ROPE_NONE)
         return 0;
     const struct mt_rope *kind = &v->context->model->ropes[index];
     const struct mt_rope_table *table = &v->context->ropes[index];
-    return v->context->device->api->rope(v->context->stream, &(struct mt_rope_args){
-                                                                 .x = x,
-                                                                 .positions = positions,
-                                                                 .cos = table->cos,
-                                                                 .sin = table->sin,
-                                                                 .tokens = tokens,
-                                                                 .heads = heads,
-                                                                 .head_dim = v->layer->head_dim,
-                                                                 .rotary_dim = kind->rotary_dim,
-                                                                 .x_stride = stride,
-                                                                 .num_positions = table->num_positions,
-                                                                 .interleaved = kind->interleaved,
-                                                                 .inverse = inverse,
-                                                                 .dtype = v->context->dtype,
-                                                             });
+    return v->context->device->api->rope(v->context->stream,
+                                         &(struct mt_rope_args){
+                                             .x = x,
+                                             .positions = positions,
+                                             .cos = table->cos,
+                                             .sin = table->sin,
+                                             .tokens = tokens,
+                                             .heads = heads,
+                                             .head_dim = v->layer->head_dim,
+                                             .rotary_dim = kind->rotary_dim,
+                                             .x_stride = stride,
+                                             .num_positions = table->num_positions,
+                                             .run = run,
+                                             .run_stride = run ? stride / v->layer->num_kv_heads : 0,
+                                             .interleaved = kind->interleaved,
+                                             .inverse = inverse,
+                                             .dtype = v->context->dtype,
+                                         });
 }
 
 /* Queries and keys are neighbours in a row: one call where they turn alike. */
 static int rope_qk(const struct visit *v, const struct mt_rows *rows, void *qk, size_t stride, bool inverse)
 {
     const struct mt_layer *layer = v->layer;
+    const size_t run = layer->qkv_by_head ? layer->num_heads / layer->num_kv_heads + 1 : 0;
     if (layer->query_rope == layer->rope)
         return rope(v, layer->rope, rows->positions, v->tokens, qk, layer->num_heads + layer->num_kv_heads,
-                    stride, inverse);
-    TRY(rope(v, layer->query_rope, rows->positions, v->tokens, qk, layer->num_heads, stride, inverse));
+                    stride, run, inverse);
+    TRY(rope(v, layer->query_rope, rows->positions, v->tokens, qk, layer->num_heads, stride, 0, inverse));
     return rope(v, layer->rope, rows->positions, v->tokens, mt_layer_at(v->context, qk, q_size(layer)),
-                layer->num_kv_heads, stride, inverse);
+                layer->num_kv_heads, stride, 0, inverse);
 }
 
 /* Queries and keys, normed and turned, to where attention reads them. */
@@ -288,7 +302,11 @@ static struct mt_attention_args bind_attention(const struct visit *v, const stru
         attention_args(v->context, layer, rows->document_starts, rows->num_documents);
     args.q = qk;
     args.k = mt_layer_at(v->context, qk, q);
-    args.v = mt_layer_at(v->context, v->a + v->p.qkv, q + kv);
+    args.v = mt_layer_at(v->context, v->a + v->p.qkv, v_place(layer));
+    if (layer->qkv_by_head) {
+        args.k = mt_layer_at(v->context, qk, k_place(layer));
+        args.q_group_stride = args.kv_head_stride = qkv_size(layer) / layer->num_kv_heads;
+    }
     args.q_stride = args.k_stride = normed ? q + kv : qkv_size(layer);
     args.v_stride = qkv_size(layer);
     args.out = v->a + v->p.attended;
@@ -447,8 +465,8 @@ static int dense_backward(const struct mt_layer_context *context, const struct m
         .forward = bind_attention(&v, rows),
         .dout = v.s + v.p.dattended,
         .dq = v.s + v.p.dqkv,
-        .dk = mt_layer_at(context, v.s + v.p.dqkv, q_size(layer)),
-        .dv = mt_layer_at(context, v.s + v.p.dqkv, q_size(layer) + kv_size(layer)),
+        .dk = mt_layer_at(context, v.s + v.p.dqkv, k_place(layer)),
+        .dv = mt_layer_at(context, v.s + v.p.dqkv, v_place(layer)),
         .dq_stride = stride,
         .dk_stride = stride,
         .dv_stride = stride,
@@ -476,12 +494,32 @@ static int finish_in_place(const struct visit *v, enum mt_role role, size_t rope
     const struct mt_layer *layer = v->layer;
     const size_t stride = heads * layer->head_dim;
     if (layer->qk_norm == MT_QK_NORM_NONE || layer->qk_norm_after_rope)
-        TRY(rope(v, rope_index, positions, tokens, x, heads, stride, false));
+        TRY(rope(v, rope_index, positions, tokens, x, heads, stride, 0, false));
     if (layer->qk_norm == MT_QK_NORM_NONE)
         return 0;
     const struct mt_layer_norm norm = mt_layer_head_norm(layer, role);
     TRY(mt_layer_norm(v->context, layer, &v->slabs, &norm, tokens, x, x, NULL));
-    return layer->qk_norm_after_rope ? 0 : rope(v, rope_index, positions, tokens, x, heads, stride, false);
+    return layer->qk_norm_after_rope ? 0 : rope(v, rope_index, positions, tokens, x, heads, stride, 0, false);
+}
+
+/* In decoding, the queries (0), keys (1) or values (2) alone, dense. */
+static int linear_one(const struct visit *v, size_t which, size_t tokens, const void *input, void *out)
+{
+    const struct mt_layer *layer = v->layer;
+    struct mt_products product = mt_layer_one_of_qkv(layer, which);
+    const size_t cols = which ? kv_size(layer) : q_size(layer), own = cols / layer->num_kv_heads;
+    if (!layer->qkv_by_head)
+        return mt_layer_linear(v->context, layer, &v->slabs, &product, tokens, input, out, cols, false);
+    product.part[0].rows = own;
+    for (size_t head = 0; head < layer->num_kv_heads; head++) {
+        product.part[0].first =
+            head * qkv_size(layer) / layer->num_kv_heads + (which == 0   ? 0
+                                                            : which == 1 ? k_place(layer)
+                                                                         : v_place(layer));
+        TRY(mt_layer_linear(v->context, layer, &v->slabs, &product, tokens, input,
+                            mt_layer_at(v->context, out, head * own), cols, false));
+    }
+    return 0;
 }
 
 /* One sequence's new keys and values, straight into its cache; then its attention. */
@@ -490,8 +528,6 @@ static int decode_attention(const struct visit *v, const struct mt_decode_rows *
 {
     const struct mt_layer_context *context = v->context;
     const struct mt_layer *layer = v->layer;
-    const struct mt_products k_product = mt_layer_one_of_qkv(layer, 1),
-                             v_product = mt_layer_one_of_qkv(layer, 2);
     const size_t kv = kv_size(layer), hidden = layer->hidden_size, tokens = sequence->tokens;
     char *k = mt_layer_at(context, cache->k, sequence->slot * cache->capacity * kv);
     char *values = mt_layer_at(context, cache->v, sequence->slot * cache->capacity * kv);
@@ -499,8 +535,8 @@ static int decode_attention(const struct visit *v, const struct mt_decode_rows *
     char *new_v = mt_layer_at(context, values, sequence->past * kv);
     const char *input = attention_input(v) + sequence->first * hidden * mt_dtype_bytes(context->dtype);
 
-    TRY(mt_layer_linear(context, layer, &v->slabs, &k_product, tokens, input, new_k, kv, false));
-    TRY(mt_layer_linear(context, layer, &v->slabs, &v_product, tokens, input, new_v, kv, false));
+    TRY(linear_one(v, 1, tokens, input, new_k));
+    TRY(linear_one(v, 2, tokens, input, new_v));
     TRY(finish_in_place(v, MT_ROLE_K_NORM, layer->rope, rows->positions + sequence->first, tokens, new_k,
                         layer->num_kv_heads));
     struct mt_attention_args args = attention_args(context, layer, sequence->starts, 1);
@@ -518,13 +554,12 @@ static int dense_decode(const struct mt_layer_context *context, const struct mt_
                         const struct mt_layer_cache *cache, const void *x, void *y, void *activations,
                         void *scratch)
 {
-    const struct mt_products q_product = mt_layer_one_of_qkv(layer, 0);
     struct visit v;
     TRY(open_visit(&v, context, layer, weights, rows->tokens, x, activations, scratch));
     if (layer->attention_norm)
         TRY(hidden_norm(&v, MT_ROLE_ATTENTION_NORM, MT_ROLE_ATTENTION_NORM_BIAS, x, v.a + v.p.normed1,
                         v.p.numbers1));
-    TRY(linear(&v, &q_product, attention_input(&v), v.a + v.p.qkv, q_size(layer), false));
+    TRY(linear_one(&v, 0, v.tokens, attention_input(&v), v.a + v.p.qkv));
     TRY(finish_in_place(&v, MT_ROLE_Q_NORM, layer->query_rope, rows->positions, v.tokens, v.a + v.p.qkv,
                         layer->num_heads));
     for (size_t i = 0; i < rows->num_sequences; i++)

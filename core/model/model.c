@@ -167,13 +167,13 @@ static int build_layers(struct mt_model *model, const struct shape *shape, const
             .attention_scale = (float)shape->attention_scale,
             .attention_softcap = (float)shape->attention_softcap,
             .qk_norm = shape->qk_norm ? family->qk_norm : MT_QK_NORM_NONE,
+            .qkv_by_head = family->qkv_by_head,
             .qk_norm_after_rope = family->qk_norm_after_rope,
             .intermediate_size = shape->intermediate_size,
             .gated = names[MT_ROLE_GATE] || names[MT_ROLE_GATE_UP],
             .activation = shape->activation,
             .attention_norm = names[MT_ROLE_ATTENTION_NORM] || family->plain_norms,
-            /* A switch that makes both halves parallel leaves them one norm (stablelm). */
-            .mlp_norm = (names[MT_ROLE_MLP_NORM] && !(shape->parallel && family->parallel.key)) ||
+            .mlp_norm = (names[MT_ROLE_MLP_NORM] && !(shape->parallel && family->parallel_shares_norm)) ||
                         family->plain_norms,
             .post_attention_norm = names[MT_ROLE_POST_ATTENTION_NORM] != NULL,
             .post_mlp_norm = names[MT_ROLE_POST_MLP_NORM] != NULL,

@@ -66,6 +66,7 @@ struct mt_layer {
     size_t query_rope; /* of queries: the same but where queries are scaled by position */
     size_t window;     /* > 0: a token sees so many keys, itself included */
     float attention_scale, attention_softcap;
+    bool qkv_by_head; /* rows of QKV: for each key-value head its queries, its key, its value */
     enum mt_qk_norm qk_norm;
     bool qk_norm_after_rope;
     size_t intermediate_size;

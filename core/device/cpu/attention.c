@@ -52,7 +52,12 @@ int mt_attention_check(struct mt_stream *stream, const char *operation, struct m
         return -EINVAL;
     if (!a->key_starts)
         a->key_starts = a->document_starts;
-    const size_t q_cols = a->num_heads * a->head_dim, k_cols = a->num_kv_heads * a->head_dim;
+    const size_t group = mt_attention_group(a) * a->head_dim;
+    a->q_group_stride = a->q_group_stride ? a->q_group_stride : group;
+    a->kv_head_stride = a->kv_head_stride ? a->kv_head_stride : a->head_dim;
+    if (a->q_group_stride < group || a->kv_head_stride < a->head_dim)
+        return -EINVAL;
+    const size_t q_cols = mt_attention_q_cols(a), k_cols = mt_attention_k_cols(a);
     a->q_stride = a->q_stride ? a->q_stride : q_cols;
     a->k_stride = a->k_stride ? a->k_stride : k_cols;
     a->v_stride = a->v_stride ? a->v_stride : k_cols;
@@ -123,7 +128,7 @@ MT_INLINE void forward_block(const struct forward_context *ctx, const struct mt_
 {
     const struct mt_attention_args *a = ctx->args;
     const size_t group = mt_attention_group(a), rows = block->queries * group, dim = a->head_dim;
-    const size_t q_col = kv_head * group * dim, k_col = kv_head * dim;
+    const size_t q_col = kv_head * a->q_group_stride, k_col = kv_head * a->kv_head_stride;
     float *q = mt_cpu_thread_scratch(
         (rows * (2 * dim + MT_ATTENTION_KEYS + 2) + (narrow ? 2 * MT_ATTENTION_KEYS * dim : 0)) *
         sizeof(float));
@@ -220,12 +225,13 @@ int mt_cpu_attention(struct mt_stream *stream, const struct mt_attention_args *a
     const size_t all_keys = (size_t)a.key_starts[a.num_documents];
     if (!tokens)
         return 0;
-    const size_t q_cols = a.num_heads * a.head_dim, k_cols = a.num_kv_heads * a.head_dim;
+    const size_t q_cols = mt_attention_q_cols(&a), k_cols = mt_attention_k_cols(&a);
+    const size_t out_cols = a.num_heads * a.head_dim;
     const struct mt_cpu_operand operands[] = {
         {.name = "q", .address = a.q, .bytes = mt_cpu_span(tokens, q_cols, a.q_stride, a.dtype)},
         {.name = "k", .address = a.k, .bytes = mt_cpu_span(all_keys, k_cols, a.k_stride, a.dtype)},
         {.name = "v", .address = a.v, .bytes = mt_cpu_span(all_keys, k_cols, a.v_stride, a.dtype)},
-        {.name = "out", .address = a.out, .bytes = tokens * q_cols * mt_dtype_bytes(a.dtype)},
+        {.name = "out", .address = a.out, .bytes = tokens * out_cols * mt_dtype_bytes(a.dtype)},
         {.name = "lse", .address = a.lse, .bytes = tokens * a.num_heads * sizeof(float), .optional = true},
     };
     return mt_cpu_submit(stream, "attention", run_forward, &a, sizeof a, operands, 5);

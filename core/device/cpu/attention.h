@@ -27,6 +27,16 @@ static inline size_t mt_attention_group(const struct mt_attention_args *a)
     return a->num_heads / a->num_kv_heads;
 }
 
+/* Columns of a row: the queries, or the keys and values, up to the last of the heads' own. */
+static inline size_t mt_attention_q_cols(const struct mt_attention_args *a)
+{
+    return (a->num_kv_heads - 1) * a->q_group_stride + mt_attention_group(a) * a->head_dim;
+}
+static inline size_t mt_attention_k_cols(const struct mt_attention_args *a)
+{
+    return (a->num_kv_heads - 1) * a->kv_head_stride + a->head_dim;
+}
+
 /* Queries a block: so that a block has about 192 rows whatever the number of heads that share keys. */
 static inline size_t mt_attention_queries(const struct mt_attention_args *a)
 {

@@ -69,8 +69,8 @@ MT_INLINE void load_queries(const struct scratch *s, const struct mt_attention_b
 {
     const struct mt_attention_args *a = &b->forward;
     const size_t group = mt_attention_group(a), dim = a->head_dim, col = kv_head * group * dim;
-    mt_attention_gather(s->q, a->q, a->q_stride, block->query, block->queries, col, group * dim, a->scale,
-                        narrow);
+    mt_attention_gather(s->q, a->q, a->q_stride, block->query, block->queries, kv_head * a->q_group_stride,
+                        group * dim, a->scale, narrow);
     mt_attention_gather(s->dout, b->dout, a->num_heads * dim, block->query, block->queries, col, group * dim,
                         1, narrow);
     for (size_t row = 0; row < block->queries * group; row++) {
@@ -124,11 +124,12 @@ MT_INLINE void block_pair(const struct scratch *s, const struct mt_attention_arg
                           float *dk, float *dv, bool first_key_block, const bool narrow)
 {
     const size_t group = mt_attention_group(a), rows = block->queries * group, dim = a->head_dim;
+    const size_t col = kv_head * a->kv_head_stride;
     size_t k_stride, v_stride;
-    const float *k = mt_attention_keys(s->k_room, a->k, a->k_stride, block->key + key, keys, kv_head * dim,
-                                       dim, narrow, &k_stride);
-    const float *v = mt_attention_keys(s->v_room, a->v, a->v_stride, block->key + key, keys, kv_head * dim,
-                                       dim, narrow, &v_stride);
+    const float *k =
+        mt_attention_keys(s->k_room, a->k, a->k_stride, block->key + key, keys, col, dim, narrow, &k_stride);
+    const float *v =
+        mt_attention_keys(s->v_room, a->v, a->v_stride, block->key + key, keys, col, dim, narrow, &v_stride);
     mt_blas_sgemm(false, true, rows, keys, dim, 1, s->q, dim, k, k_stride, 0, s->scores, keys);
     mt_blas_sgemm(false, true, rows, keys, dim, 1, s->dout, dim, v, v_stride, 0, s->dscores, keys);
     for (size_t row = 0; row < rows; row++) {
@@ -158,8 +159,8 @@ MT_INLINE void store_dq(const struct backward_context *ctx, const struct scratch
                 mt_vf_store_part(ctx->parts + (slice * ctx->tokens + token) * row_cols + kv_head * cols + i,
                                  v, cols - i);
             else
-                mt_data_store(ctx->args->dq, token * ctx->args->dq_stride + kv_head * cols + i, v, cols - i,
-                              narrow);
+                mt_data_store(ctx->args->dq, token * ctx->args->dq_stride + kv_head * a->q_group_stride + i,
+                              v, cols - i, narrow);
         }
     }
 }
@@ -210,10 +211,10 @@ MT_INLINE void backward_slice(const struct backward_context *ctx, size_t documen
         const size_t key = (own * slices + slice) * MT_ATTENTION_KEYS;
         const size_t keys = mt_size_min(MT_ATTENTION_KEYS, all_keys - key);
         const size_t first = (size_t)a->key_starts[document] + key;
-        store_keys(b->dk, b->dk_stride, s.dk + own * MT_ATTENTION_KEYS * dim, first, keys, kv_head * dim, dim,
-                   narrow);
-        store_keys(b->dv, b->dv_stride, s.dv + own * MT_ATTENTION_KEYS * dim, first, keys, kv_head * dim, dim,
-                   narrow);
+        store_keys(b->dk, b->dk_stride, s.dk + own * MT_ATTENTION_KEYS * dim, first, keys,
+                   kv_head * a->kv_head_stride, dim, narrow);
+        store_keys(b->dv, b->dv_stride, s.dv + own * MT_ATTENTION_KEYS * dim, first, keys,
+                   kv_head * a->kv_head_stride, dim, narrow);
     }
 }
 
@@ -236,13 +237,17 @@ MT_INLINE void sum_task_body(void *context, size_t task)
     const size_t cols = a->num_heads * a->head_dim, part = ctx->tokens * cols;
     const size_t first = task * TOKENS, last = mt_size_min(ctx->tokens, first + TOKENS);
     const bool narrow = a->dtype == MT_BF16;
+    const size_t group = cols / a->num_kv_heads;
     for (size_t t = first; t < last; t++)
-        for (size_t i = 0; i < cols; i += MT_LANES) {
-            mt_vf sum = mt_vf_load_part(ctx->parts + t * cols + i, cols - i);
-            for (size_t slice = 1; slice < ctx->slices; slice++)
-                sum += mt_vf_load_part(ctx->parts + slice * part + t * cols + i, cols - i);
-            mt_data_store(ctx->args->dq, t * ctx->args->dq_stride + i, sum, cols - i, narrow);
-        }
+        for (size_t head = 0; head < a->num_kv_heads; head++)
+            for (size_t i = 0; i < group; i += MT_LANES) {
+                const float *from = ctx->parts + t * cols + head * group + i;
+                mt_vf sum = mt_vf_load_part(from, group - i);
+                for (size_t slice = 1; slice < ctx->slices; slice++)
+                    sum += mt_vf_load_part(from + slice * part, group - i);
+                mt_data_store(ctx->args->dq, t * ctx->args->dq_stride + head * a->q_group_stride + i, sum,
+                              group - i, narrow);
+            }
 }
 MT_CPU_KERNEL(sum_task);
 
@@ -294,7 +299,8 @@ int mt_cpu_attention_backward(struct mt_stream *stream, const struct mt_attentio
     const int code = mt_attention_check(stream, "attention_backward", a);
     if (code)
         return code;
-    const size_t q_cols = a->num_heads * a->head_dim, k_cols = a->num_kv_heads * a->head_dim;
+    const size_t q_cols = mt_attention_q_cols(a), k_cols = mt_attention_k_cols(a);
+    const size_t out_cols = a->num_heads * a->head_dim;
     b.dq_stride = b.dq_stride ? b.dq_stride : q_cols;
     b.dk_stride = b.dk_stride ? b.dk_stride : k_cols;
     b.dv_stride = b.dv_stride ? b.dv_stride : k_cols;
@@ -313,12 +319,12 @@ int mt_cpu_attention_backward(struct mt_stream *stream, const struct mt_attentio
         {.name = "q", .address = a->q, .bytes = mt_cpu_span(tokens, q_cols, a->q_stride, a->dtype)},
         {.name = "k", .address = a->k, .bytes = mt_cpu_span(keys, k_cols, a->k_stride, a->dtype)},
         {.name = "v", .address = a->v, .bytes = mt_cpu_span(keys, k_cols, a->v_stride, a->dtype)},
-        {.name = "out", .address = a->out, .bytes = tokens * q_cols * element},
+        {.name = "out", .address = a->out, .bytes = tokens * out_cols * element},
         {.name = "lse", .address = a->lse, .bytes = tokens * a->num_heads * sizeof(float)},
         {.name = "workspace",
          .address = a->workspace,
          .bytes = slices_of(a) > 1 ? mt_cpu_attention_workspace_bytes(NULL, a, true) : 0},
-        {.name = "dout", .address = b.dout, .bytes = tokens * q_cols * element},
+        {.name = "dout", .address = b.dout, .bytes = tokens * out_cols * element},
         {.name = "dq", .address = b.dq, .bytes = mt_cpu_span(tokens, q_cols, b.dq_stride, a->dtype)},
         {.name = "dk", .address = b.dk, .bytes = mt_cpu_span(keys, k_cols, b.dk_stride, a->dtype)},
         {.name = "dv", .address = b.dv, .bytes = mt_cpu_span(keys, k_cols, b.dv_stride, a->dtype)},

@@ -48,7 +48,8 @@ MT_INLINE void rotate_tokens(const struct mt_rope_args *a, size_t first, size_t 
         const float *cos = a->cos + (size_t)a->positions[t] * half;
         const float *sin = a->sin + (size_t)a->positions[t] * half;
         for (size_t head = 0; head < a->heads; head++) {
-            void *x = mt_data_at_mutable(a->x, t * a->x_stride + head * a->head_dim, narrow);
+            void *x = mt_data_at_mutable(
+                a->x, t * a->x_stride + head / a->run * a->run_stride + head % a->run * a->head_dim, narrow);
             if (a->interleaved)
                 rotate_pairs(x, cos, sin, half, sign, narrow);
             else
@@ -84,17 +85,18 @@ static void run_rope(struct mt_stream *stream, const void *args)
 int mt_cpu_rope(struct mt_stream *stream, const struct mt_rope_args *args)
 {
     struct mt_rope_args a = *args;
-    a.x_stride = a.x_stride ? a.x_stride : a.heads * a.head_dim;
-    if (!mt_cpu_data_dtype(a.dtype) || a.rotary_dim % 2 || a.rotary_dim > a.head_dim ||
-        a.x_stride < a.heads * a.head_dim)
+    a.run = a.run ? a.run : a.heads;
+    a.run_stride = a.run_stride ? a.run_stride : a.run * a.head_dim;
+    const size_t width = a.heads ? (a.heads / a.run - 1) * a.run_stride + a.run * a.head_dim : 0;
+    a.x_stride = a.x_stride ? a.x_stride : width;
+    if (!mt_cpu_data_dtype(a.dtype) || a.rotary_dim % 2 || a.rotary_dim > a.head_dim || a.x_stride < width ||
+        (a.heads && a.heads % a.run) || a.run_stride < a.run * a.head_dim)
         return -EINVAL;
     if (!a.tokens || !a.heads || !a.rotary_dim)
         return 0;
     const size_t table = a.num_positions * (a.rotary_dim / 2) * sizeof(float);
     const struct mt_cpu_operand operands[] = {
-        {.name = "x",
-         .address = a.x,
-         .bytes = mt_cpu_span(a.tokens, a.heads * a.head_dim, a.x_stride, a.dtype)},
+        {.name = "x", .address = a.x, .bytes = mt_cpu_span(a.tokens, width, a.x_stride, a.dtype)},
         {.name = "positions", .address = a.positions, .bytes = a.tokens * sizeof(int32_t)},
         {.name = "cos", .address = a.cos, .bytes = table},
         {.name = "sin", .address = a.sin, .bytes = table},

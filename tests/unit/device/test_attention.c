@@ -389,6 +389,80 @@ static void bits_do_not_depend_on_threads(void **state)
     same_bits_for_any_threads(bits);
 }
 
+/* Rows that hold q, k, v head by head give the very bits of dense rows, forward and backward. */
+static void heads_may_lie_side_by_side(void **state)
+{
+    (void)state;
+    enum { TOKENS = 300, KV = 2, GROUP = 3, DIM = 8, RUN = (GROUP + 2) * DIM, ROW = KV * RUN };
+    struct rig rig = rig_open("cpu", 2);
+    const int32_t starts[] = {0, 40, TOKENS};
+    const size_t q_cols = KV * GROUP * DIM, k_cols = KV * DIM;
+    struct tensor mixed = tensor_random(&rig, MT_F32, (size_t)TOKENS * ROW, 1, 1);
+    struct tensor dmixed = tensor_empty(&rig, MT_F32, (size_t)TOKENS * ROW);
+    struct tensor dout = tensor_random(&rig, MT_F32, TOKENS * q_cols, 1, 2);
+    struct tensor work = tensor_empty(&rig, MT_F32, 4 * TOKENS * q_cols);
+    struct tensor dense[3], ddense[3], out[2], lse[2];
+    for (size_t i = 0; i < 3; i++) {
+        const size_t cols = i ? k_cols : q_cols, own = cols / KV, place = i ? (GROUP + i - 1) * DIM : 0;
+        dense[i] = tensor_empty(&rig, MT_F32, TOKENS * cols);
+        ddense[i] = tensor_empty(&rig, MT_F32, TOKENS * cols);
+        for (size_t t = 0; t < TOKENS; t++)
+            for (size_t c = 0; c < cols; c++)
+                dense[i].v[t * cols + c] = mixed.v[t * ROW + c / own * RUN + place + c % own];
+        tensor_push(&dense[i]);
+    }
+    for (size_t layout = 0; layout < 2; layout++) {
+        float *base = mixed.at, *dbase = dmixed.at;
+        out[layout] = tensor_empty(&rig, MT_F32, TOKENS * q_cols);
+        lse[layout] = tensor_empty(&rig, MT_F32, TOKENS * KV * GROUP);
+        struct mt_attention_backward_args args = {
+            .forward = {.q = layout ? base : dense[0].at,
+                        .k = layout ? base + GROUP * DIM : dense[1].at,
+                        .v = layout ? base + (GROUP + 1) * DIM : dense[2].at,
+                        .out = out[layout].at,
+                        .lse = lse[layout].at,
+                        .document_starts = starts,
+                        .workspace = work.at,
+                        .num_documents = 2,
+                        .num_heads = KV * GROUP,
+                        .num_kv_heads = KV,
+                        .head_dim = DIM,
+                        .q_stride = layout ? ROW : 0,
+                        .k_stride = layout ? ROW : 0,
+                        .v_stride = layout ? ROW : 0,
+                        .q_group_stride = layout ? RUN : 0,
+                        .kv_head_stride = layout ? RUN : 0,
+                        .scale = 0.5f,
+                        .dtype = MT_F32},
+            .dout = dout.at,
+            .dq = layout ? dbase : ddense[0].at,
+            .dk = layout ? dbase + GROUP * DIM : ddense[1].at,
+            .dv = layout ? dbase + (GROUP + 1) * DIM : ddense[2].at,
+            .dq_stride = layout ? ROW : 0,
+            .dk_stride = layout ? ROW : 0,
+            .dv_stride = layout ? ROW : 0,
+        };
+        assert_int_equal(rig.api->attention(rig.stream, &args.forward), 0);
+        assert_int_equal(rig.api->attention_backward(rig.stream, &args), 0);
+        tensor_pull(&out[layout]);
+    }
+    assert_memory_equal(out[0].v, out[1].v, out[0].count * sizeof(double));
+    tensor_pull(&dmixed);
+    for (size_t i = 0; i < 3; i++) {
+        const size_t cols = i ? k_cols : q_cols, own = cols / KV, place = i ? (GROUP + i - 1) * DIM : 0;
+        tensor_pull(&ddense[i]);
+        for (size_t t = 0; t < TOKENS; t++)
+            for (size_t c = 0; c < cols; c++)
+                assert_true(ddense[i].v[t * cols + c] == dmixed.v[t * ROW + c / own * RUN + place + c % own]);
+        tensor_free(&dense[i]);
+        tensor_free(&ddense[i]);
+    }
+    struct tensor *all[] = {&mixed, &dmixed, &dout, &work, &out[0], &out[1], &lse[0], &lse[1]};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        tensor_free(all[i]);
+    rig_close(&rig);
+}
+
 static void bad_shapes_are_refused(void **state)
 {
     (void)state;
@@ -429,6 +503,7 @@ int main(void)
         cmocka_unit_test(new_queries_see_all_earlier_keys),
         cmocka_unit_test(a_document_changes_no_bit_of_another),
         cmocka_unit_test(bits_do_not_depend_on_threads),
+        cmocka_unit_test(heads_may_lie_side_by_side),
         cmocka_unit_test(bad_shapes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
