@@ -1,8 +1,9 @@
-/* The engine against what transformers and PyTorch computed in fp64 (tests/golden/README.md): loss, logits,
- * every gradient, the parameters after three updates; every case of every family that the table knows, on
- * several settings of the schedule. */
+/* The engine against what transformers and PyTorch computed in fp64 (tests/golden/README.md): loss, logits
+ * (out of the cache too), every gradient, the parameters after three updates; every case of every family that
+ * the table knows, on several settings of the schedule. */
 #include "core/base/document.h"
 #include "core/model/family.h"
+#include "core/stream/decoder.h"
 #include "tests/unit/stream/stream_support.h"
 
 #include <dirent.h>
@@ -64,6 +65,54 @@ static void check_logits(const struct bed *bed, const struct mt_safetensors *gol
             for (size_t v = 0; v < vocab; v++)
                 if (!(fabsf(row[v] - wanted[(s * tensor->shape[1] + t) * vocab + v]) <= tolerance))
                     fail_msg("logit %zu of token %zu of row %zu is off", v, t, s);
+    free(wanted);
+    free(seen);
+}
+
+/* Ropes that depend on the longest sequence seen give other logits while a sequence grows. */
+static bool grows(const struct mt_model *model)
+{
+    for (size_t i = 0; i < model->num_ropes; i++)
+        if (model->ropes[i].type == MT_ROPE_DYNAMIC || model->ropes[i].type == MT_ROPE_LONGROPE)
+            return true;
+    return false;
+}
+
+/* The same logits out of the cache: half of each row at once, then token by token, all rows side by side. */
+static void check_decoding(const struct bed *bed, const struct mt_safetensors *golden,
+                           const struct mt_batch *batch)
+{
+    struct mt_error error = {0};
+    struct mt_decoder *decoder;
+    const struct mt_safetensors_tensor *tensor = golden_tensor(golden, "", "logits");
+    const size_t vocab = bed->model->vocab_size, rows = batch->num_sequences, length = tensor->shape[1];
+    float *wanted = golden_values(tensor), *seen = malloc(rows * vocab * sizeof *seen);
+    const float tolerance = 1e-5f * largest(wanted, tensor->elements);
+    const struct mt_decoder_options options = {.max_sequences = rows, .max_tokens = 64};
+    struct mt_decoder_input *inputs = calloc(rows, sizeof *inputs);
+    mt_assert_ok(mt_decoder_new(bed->store, bed->device, bed->pool, &options, &decoder, &error), &error);
+    for (size_t step = 0; step < length; step++) {
+        size_t count = 0;
+        for (size_t s = 0; s < rows; s++) {
+            const struct mt_sequence *row = &batch->sequences[s];
+            const size_t done = mt_decoder_length(decoder, s), left = row->tokens - done;
+            const size_t tokens = step == 0 ? (left + 1) / 2 : left > 0;
+            if (tokens)
+                inputs[count++] = (struct mt_decoder_input){
+                    .sequence = s, .ids = row->ids + done, .tokens = tokens, .logits = seen + s * vocab};
+        }
+        if (!count)
+            break;
+        mt_assert_ok(mt_decoder_forward(decoder, inputs, count, &error), &error);
+        for (size_t i = 0; i < count; i++) {
+            const size_t s = inputs[i].sequence, t = mt_decoder_length(decoder, s) - 1;
+            for (size_t v = 0; v < vocab; v++)
+                if (!(fabsf(seen[s * vocab + v] - wanted[(s * length + t) * vocab + v]) <= tolerance))
+                    fail_msg("decoding: logit %zu of token %zu of row %zu is off", v, t, s);
+        }
+    }
+    mt_decoder_free(decoder);
+    free(inputs);
     free(wanted);
     free(seen);
 }
@@ -195,6 +244,8 @@ static void agrees_with_transformers(void **state)
     if (!(fabs(loss_sum / (double)targets - loss) <= 1e-5 * loss))
         fail_msg("loss is %.9g, must be %.9g", loss_sum / (double)targets, loss);
     check_logits(&bed, golden, batch);
+    if (!grows(bed.model))
+        check_decoding(&bed, golden, batch);
 
     for (size_t step = 0; step < 3; step++) {
         struct mt_step_result result;
