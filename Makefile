@@ -35,7 +35,7 @@ sanitizer := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer $(i
                $(findstring undefined,$(SANITIZE)),-fno-sanitize-recover=undefined))
 
 # -isystem: warnings are for our own headers.
-pkg_cflags = $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(1) 2>/dev/null))
+pkg_cflags = $(patsubst -I%,-isystem %,$(foreach p,$(1),$(shell pkg-config --cflags $(p) 2>/dev/null)))
 # What costs nothing and stops an overrun from becoming more; sanitizers bring their own.
 hardening := $(if $(SANITIZE),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong)
 
@@ -43,8 +43,10 @@ pkg_libs   = $(or $(shell pkg-config --libs $(1) 2>/dev/null),$(2))
 
 core_packages   := jansson yaml-0.1 openblas sqlite3 libxxhash libpcre2-8 libutf8proc
 server_packages := libmicrohttpd inih
+cli_packages    := libcurl
+all_packages    := $(core_packages) $(server_packages) $(cli_packages) cmocka
 COMPILE := -std=gnu11 $(OPTIMISE) $(WARNINGS) -D_GNU_SOURCE -I. -pthread $(sanitizer) $(hardening) \
-           $(call pkg_cflags,$(core_packages) $(server_packages) cmocka) $(CFLAGS)
+           $(call pkg_cflags,$(all_packages)) $(CFLAGS)
 
 # Extra flags of single folders: folder_flags_<folder>.
 # AdamW vectorises only where sqrt need not set errno; products are never fused with sums: same bits everywhere.
@@ -112,7 +114,7 @@ all: have-packages $(core_archive) $(programs) $(modules)
 
 # Without a library the compiler would complain about its header, which helps nobody.
 have-packages:
-	@packaging/install-packages.sh --check build
+	@LIBRARIES='$(all_packages)' packaging/install-packages.sh --check build
 $(BUILD)/flags: | have-packages
 
 no-cuda:
@@ -121,7 +123,7 @@ no-cuda:
 tests: $(unit_programs) $(helper_programs)
 
 packages:
-	@packaging/install-packages.sh build test
+	@LIBRARIES='$(all_packages)' packaging/install-packages.sh build test
 
 # The packages may bring the compiler and pkg-config, so everything else is a make of its own.
 demo: packages

@@ -19,16 +19,14 @@ wanted=$(awk -v sections=" $* " '
 names=$(printf '%s\n' "$wanted" | awk '{ print $1 }')
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-    # The build itself tells best what is missing; a stamp of a package manager we don't know would be a guess.
     missing=
     for tool in gcc make pkg-config python3 curl; do
         command -v "$tool" >/dev/null || missing="$missing $tool"
     done
-    if command -v pkg-config >/dev/null; then
-        for library in jansson yaml-0.1 openblas sqlite3 libxxhash libpcre2-8 libutf8proc libmicrohttpd inih libcurl; do
-            pkg-config --exists "$library" || missing="$missing $library"
-        done
-    fi
+    # The Makefile hands over the libraries that it asks pkg-config for.
+    for library in ${LIBRARIES:-}; do
+        ! command -v pkg-config >/dev/null || pkg-config --exists "$library" || missing="$missing $library"
+    done
     [ -z "$missing" ] && exit 0
     echo "This system has no apt-get. Please install:$missing" >&2
     echo "(packaging/packages.txt has the names that Debian gives them.)" >&2

@@ -62,7 +62,7 @@ json_t *mt_preset_list(const char *folder)
             count++;
     }
     closedir(entries);
-    qsort(names, count, sizeof *names, compare_names);
+    qsort(names, count, sizeof(char *), compare_names);
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
         json_array_append_new(list, json_string(names[i]));

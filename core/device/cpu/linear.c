@@ -173,7 +173,10 @@ int mt_cpu_linear_backward_weight(struct mt_stream *stream, const struct mt_line
     const struct mt_cpu_operand operands[] = {
         {.name = "dy", .address = a.dy, .bytes = mt_cpu_span(a.tokens, a.out_features, a.dy_stride, a.dtype)},
         {.name = "x", .address = a.x, .bytes = mt_cpu_span(a.tokens, a.in_features, a.x_stride, a.dtype)},
-        {.name = "dweight", .address = a.dweight, .bytes = a.out_features * a.in_features * sizeof(float), .optional = true},
+        {.name = "dweight",
+         .address = a.dweight,
+         .bytes = a.out_features * a.in_features * sizeof(float),
+         .optional = true},
         {.name = "dbias", .address = a.dbias, .bytes = a.out_features * sizeof(float), .optional = true},
     };
     return mt_cpu_submit(stream, "linear_backward_weight", run_backward_weight, &a, sizeof a, operands, 4);
