@@ -98,6 +98,20 @@ json_t *mt_checkpoint_object(const struct mt_checkpoint_entry *entry, bool verif
                      created_at ? created_at : json_null(), "verified", verified);
 }
 
+/* Whole, and of the step that its folder's name says. */
+static int verify_entry(const struct mt_checkpoint_entry *entry, struct mt_error *error)
+{
+    const int result = mt_manifest_verify(entry->path, true, error);
+    if (result < 0)
+        return result;
+    const json_int_t step = json_integer_value(json_object_get(entry->manifest, "step"));
+    if (step != (json_int_t)entry->step)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                            "the checkpoint '%s' holds step %lld: its folder was renamed", entry->path,
+                            (long long)step);
+    return 0;
+}
+
 int mt_checkpoint_newest_whole(const char *folder, char **path,
                                void (*report)(void *context, const char *sentence), void *context,
                                struct mt_error *error)
@@ -110,7 +124,7 @@ int mt_checkpoint_newest_whole(const char *folder, char **path,
     struct mt_error newest_fault = {0};
     for (size_t i = list.count; i-- > 0 && !*path;) {
         struct mt_error fault = {0};
-        if (mt_manifest_verify(list.entries[i].path, true, &fault) == 0) {
+        if (verify_entry(&list.entries[i], &fault) == 0) {
             *path = list.entries[i].path;
             list.entries[i].path = NULL;
             break;

@@ -111,6 +111,18 @@ static void the_newest_whole_checkpoint_is_chosen(void **state)
     assert_non_null(strstr(error.message, "step-00000040"));
 }
 
+static void a_renamed_checkpoint_is_passed_over(void **state)
+{
+    const char *folder = mt_test_path(state, "checkpoints");
+    struct mt_error error = {0};
+    make_checkpoint(folder, 6);
+    make_checkpoint(folder, 7);
+    mt_autofree char *from = mt_path_join(folder, "step-00000006");
+    mt_autofree char *to = mt_path_join(folder, "step-00000009");
+    assert_int_equal(rename(from, to), 0);
+    assert_int_equal(newest(folder, &error), 7);
+}
+
 static void unfinished_saves_are_removed_and_never_listed(void **state)
 {
     const char *folder = mt_test_path(state, "checkpoints");
@@ -208,6 +220,7 @@ int main(void)
         mt_test_in_folder(a_manifest_finds_each_kind_of_damage),
         mt_test_in_folder(a_manifest_cannot_name_files_outside),
         mt_test_in_folder(the_newest_whole_checkpoint_is_chosen),
+        mt_test_in_folder(a_renamed_checkpoint_is_passed_over),
         mt_test_in_folder(unfinished_saves_are_removed_and_never_listed),
         mt_test_in_folder(pruning_keeps_the_newest_the_best_and_the_resumed_one),
         mt_test_in_folder(names_that_are_no_steps_are_passed_over),
