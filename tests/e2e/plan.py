@@ -18,6 +18,10 @@ KEYS = {"fits", "parameters", "trainable_parameters", "tokens_per_step", "micro_
 SMALL_GPU = ["--gpu-memory", "8G", "--host-memory", "32G", "--bus-gbps", "25", "--device-tflops", "100"]
 EIGHT_B = {"model": {"name": "meta-llama/Llama-3.1-8B"}, "dataset": {"path": "notes.txt"}}
 
+# The programs look for the presets beside their build folder; an analysing build stands one folder deeper.
+if os.path.dirname(os.path.abspath(os.environ.get("MT_BUILD", os.path.join(ROOT, "build")))) != os.path.abspath(ROOT):
+    os.environ.setdefault("MEGATRAIN_PRESETS", os.path.join(ROOT, "etc", "presets"))
+
 folder = Folder().__enter__()
 daemon = Daemon(worker=WORKER)
 write_documents(os.path.join(daemon.state, "datasets", "good.jsonl"), 30)
