@@ -110,7 +110,7 @@ static double yarn_scale(double factor, double m)
 
 static int read_yarn(const json_t *settings, struct mt_rope *rope, struct mt_error *error)
 {
-    double mscale, all, attention;
+    double mscale = 0, all = 0, attention = 0;
     int r = number(settings, "mscale", 0, &mscale, error);
     r = r ? r : number(settings, "mscale_all_dim", 0, &all, error);
     r = r ? r : number(settings, "attention_factor", 0, &attention, error);

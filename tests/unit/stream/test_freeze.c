@@ -16,7 +16,7 @@ static struct mt_model *golden_model(const char *name)
     return model;
 }
 
-static float *values_of(const struct bed *bed, const struct mt_parameter *p, int what)
+static float *values_of(const struct bed *bed, const struct mt_parameter *p, enum mt_store_part what)
 {
     float *values = malloc(p->count * sizeof *values);
     assert_int_equal(mt_store_read(bed->store, p, what, 0, p->count, values, NULL), 0);
