@@ -164,8 +164,9 @@ def a_hundred_kills_while_saving_never_cost_a_checkpoint():
         run, checkpoints, saving = folder / "run", folder / "run/checkpoints", 0
         for i in range(kills):
             before = saved(run)[-1] if saved(run) else 0
+            stale = rows(run)[-1:]  # of a step whose save was cut short: it stands there until the run goes on
             process = folder.start(*arguments, *(["--resume"] if i else []))
-            until("a new step", lambda: len(rows(run)) > before or process.poll() is not None)
+            until("a new step", lambda: (len(rows(run)) > before and rows(run)[-1:] != stale) or process.poll() is not None)
             time.sleep(random.random() * 2 * seconds)
             process.kill()
             out, err = process.communicate()
