@@ -67,11 +67,6 @@ void mt_sampler_free(struct mt_sampler *sampler)
     free(sampler);
 }
 
-size_t mt_sampler_num_sequences(const struct mt_sampler *sampler)
-{
-    return sampler->num_sequences;
-}
-
 size_t mt_sampler_steps_per_epoch(const struct mt_sampler *sampler)
 {
     return mt_size_ceil_div(sampler->num_sequences, sampler->sequences_per_step);

@@ -26,7 +26,6 @@ int mt_sampler_new(const struct mt_dataset *dataset, const struct mt_sampler_opt
                    struct mt_sampler **sampler, struct mt_error *error);
 void mt_sampler_free(struct mt_sampler *sampler); /* NULL is fine */
 
-size_t mt_sampler_num_sequences(const struct mt_sampler *sampler); /* of an epoch */
 size_t mt_sampler_steps_per_epoch(const struct mt_sampler *sampler);
 /* num_epochs (may be a fraction; > 0) as steps: rounded up. -ERANGE when it does not fit. */
 int mt_sampler_max_steps(const struct mt_sampler *sampler, double num_epochs, uint64_t *max_steps,

@@ -247,8 +247,4 @@ json_t *mt_job_schema(void);
 /* The same for people, in Markdown: docs/job.md. malloc'd, NULL when out of memory. */
 char *mt_job_markdown(void);
 
-/* Names of enum values as documents have them. */
-const char *mt_job_method_name(enum mt_job_method method);
-const char *mt_job_lr_scheduler_name(enum mt_job_lr_scheduler scheduler);
-
 #endif

@@ -384,13 +384,3 @@ const struct mt_job_alias mt_job_aliases[] = {
 };
 
 const size_t mt_job_num_aliases = sizeof mt_job_aliases / sizeof *mt_job_aliases;
-
-const char *mt_job_method_name(enum mt_job_method method)
-{
-    return mt_job_choice_word(methods, method);
-}
-
-const char *mt_job_lr_scheduler_name(enum mt_job_lr_scheduler scheduler)
-{
-    return mt_job_choice_word(lr_schedulers, scheduler);
-}

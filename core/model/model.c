@@ -385,16 +385,3 @@ int mt_model_from_keys(const char *architecture, const json_t *keys, struct mt_m
         error->reason = MT_REASON_BAD_JOB;
     return r;
 }
-
-double mt_model_forward_flops(const struct mt_model *model)
-{
-    double weights = (double)model->vocab_size * (double)model->hidden_size;
-    for (size_t i = 0; i < model->num_layers; i++) {
-        const struct mt_group *group = model->layers[i].group;
-        for (size_t k = 0; k < group->num_parameters; k++) {
-            const struct mt_parameter *p = &model->parameters[group->first_parameter + k];
-            weights += p->rank > 1 ? (double)p->count : 0;
-        }
-    }
-    return 2 * weights;
-}

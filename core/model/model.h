@@ -169,8 +169,4 @@ static inline size_t mt_model_head_rest(const struct mt_model *model)
     return head->by_role[MT_ROLE_HEAD] ? head->by_role[MT_ROLE_HEAD]->offset : head->count;
 }
 
-/* Matrix-product FLOPs of one token through forward (2 a weight and token, attention's own apart), for
- * planning. */
-double mt_model_forward_flops(const struct mt_model *model);
-
 #endif

@@ -133,11 +133,6 @@ enum mt_dtype mt_store_compute_dtype(const struct mt_store *store)
     return store->options.compute_dtype;
 }
 
-bool mt_store_pinned(const struct mt_store *store)
-{
-    return store->pinned;
-}
-
 const void *mt_store_transfer_source(const struct mt_store *store, size_t group, size_t *bytes)
 {
     const struct mt_slab *slab = &store->slabs[group];

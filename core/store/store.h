@@ -51,7 +51,6 @@ void mt_store_free(struct mt_store *store);
 const struct mt_model *mt_store_model(const struct mt_store *store);
 const struct mt_slab *mt_store_slab(const struct mt_store *store, size_t group);
 enum mt_dtype mt_store_compute_dtype(const struct mt_store *store);
-bool mt_store_pinned(const struct mt_store *store); /* all of it */
 
 /* What travels to the device for a group, in the compute type. */
 const void *mt_store_transfer_source(const struct mt_store *store, size_t group, size_t *bytes);

@@ -387,11 +387,6 @@ double *mt_gradients_sums(const struct mt_gradients *gradients)
     return gradients->sums;
 }
 
-size_t mt_gradients_num_slabs(const struct mt_gradients *gradients)
-{
-    return gradients->num_slabs;
-}
-
 size_t mt_gradients_device_bytes(const struct mt_gradients *gradients)
 {
     return gradients->blocks.device_bytes;

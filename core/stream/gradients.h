@@ -44,7 +44,6 @@ double *mt_gradients_sums(const struct mt_gradients *gradients);
 /* The update of a group has read its gradient: the landing slab is free again. From any thread. */
 void mt_gradients_give_back(struct mt_gradients *gradients, size_t group);
 
-size_t mt_gradients_num_slabs(const struct mt_gradients *gradients);
 size_t mt_gradients_device_bytes(const struct mt_gradients *gradients);
 size_t mt_gradients_host_bytes(const struct mt_gradients *gradients);
 size_t mt_gradients_copied_bytes(const struct mt_gradients *gradients);

@@ -62,11 +62,6 @@ size_t mt_weights_tile_rows(const struct mt_weights *weights)
     return weights->tile_rows;
 }
 
-size_t mt_weights_num_buffers(const struct mt_weights *weights)
-{
-    return weights->num_buffers;
-}
-
 size_t mt_weights_copied_bytes(const struct mt_weights *weights)
 {
     return weights->copied_bytes;

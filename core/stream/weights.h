@@ -34,7 +34,6 @@ size_t mt_weights_tile(const struct mt_weights *weights, size_t tile);
 
 size_t mt_weights_num_tiles(const struct mt_weights *weights);
 size_t mt_weights_tile_rows(const struct mt_weights *weights); /* of each but the last */
-size_t mt_weights_num_buffers(const struct mt_weights *weights);
 
 /* Starts the copy if a buffer is free: *started (may be NULL) tells whether the cargo is there or on its way.
  */

@@ -78,13 +78,11 @@ static enum mt_schedule_kind schedule_of(enum mt_job_lr_scheduler scheduler)
 
 static int open_samplers(struct mt_run *run, struct mt_error *error)
 {
-    const struct mt_job_training *training = &run->job->training;
-    struct mt_sampler_options options = {.sequences_per_step =
-                                             training->batch_size * training->gradient_accumulation_steps};
+    struct mt_sampler_options options = mt_sampler_options_from_job(run->job, false);
     int result = mt_sampler_new(run->dataset, &options, &run->sampler, error);
     if (result < 0 || mt_dataset_stats(run->dataset)->val_sequences == 0)
         return result;
-    options = (struct mt_sampler_options){.validation = true, .sequences_per_step = training->batch_size};
+    options = mt_sampler_options_from_job(run->job, true);
     return mt_sampler_new(run->dataset, &options, &run->validation, error);
 }
 

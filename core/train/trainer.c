@@ -531,6 +531,14 @@ static int evaluate_late(struct trainer *trainer, struct mt_error *error)
     return result;
 }
 
+/* What a run ends as that was asked to end. */
+static enum mt_trainer_end end_of(enum mt_trainer_request request)
+{
+    return request == MT_TRAINER_PAUSE    ? MT_TRAINER_PAUSED
+           : request == MT_TRAINER_CANCEL ? MT_TRAINER_CANCELLED
+                                          : MT_TRAINER_STOPPED;
+}
+
 static int loop(struct trainer *trainer, struct mt_trainer_result *result, struct mt_error *error)
 {
     if (trainer->evaluation_due) {
@@ -554,10 +562,7 @@ static int loop(struct trainer *trainer, struct mt_trainer_result *result, struc
         code = link_final(trainer, error);
     if (code == 0)
         code = mt_series_sync(trainer->series, error);
-    static const enum mt_trainer_end ends[] = {[MT_TRAINER_STOP] = MT_TRAINER_STOPPED,
-                                               [MT_TRAINER_PAUSE] = MT_TRAINER_PAUSED,
-                                               [MT_TRAINER_CANCEL] = MT_TRAINER_CANCELLED};
-    result->end = complete ? MT_TRAINER_COMPLETED : ends[trainer->request];
+    result->end = complete ? MT_TRAINER_COMPLETED : end_of(trainer->request);
     return code;
 }
 
@@ -588,10 +593,7 @@ int mt_trainer_run(const struct mt_trainer_options *options, struct mt_trainer_r
         code = loop(&trainer, result, error);
     if (code == -ECANCELED &&
         trainer.request >= MT_TRAINER_STOP) { /* asked to end while data was being read */
-        static const enum mt_trainer_end ends[] = {[MT_TRAINER_STOP] = MT_TRAINER_STOPPED,
-                                                   [MT_TRAINER_PAUSE] = MT_TRAINER_PAUSED,
-                                                   [MT_TRAINER_CANCEL] = MT_TRAINER_CANCELLED};
-        result->end = ends[trainer.request];
+        result->end = end_of(trainer.request);
         code = 0;
     }
     if (code < 0 && error)
