@@ -106,7 +106,10 @@ struct mt_rms_norm_backward_args {
     enum mt_dtype dtype;
 };
 
-/* y[T, out] = x[T, in] * weight[out, in]^T + bias[out]. */
+/* y[T, out] = x[T, in] * weight[out, in]^T + bias[out]; of a matrix that is stored [in, out], x * weight +
+ * bias. (The backward passes of such a product need no case of their own: dx[T, in] = dy * weight^T is this
+ * operation on dy, and dweight[in, out] = x^T * dy is linear_backward_weight with x and dy in each other's
+ * place.) */
 struct mt_linear_args {
     const void *x, *weight, *bias; /* bias may be NULL */
     void *y;
@@ -114,6 +117,8 @@ struct mt_linear_args {
     size_t x_stride, y_stride; /* elements between rows; 0: dense */
     bool accumulate;           /* y += ... : the residual sum without another pass */
     float softcap;             /* > 0: y becomes softcap * tanh(y / softcap) after all */
+    bool weight_transposed;    /* weight is [in, out] */
+    size_t weight_stride;      /* elements between the weight's rows, a part of wider ones; 0: dense */
     enum mt_dtype dtype;
 };
 
@@ -170,6 +175,9 @@ struct mt_attention_args {
     size_t window; /* > 0: a token sees `window` keys, itself included */
     float scale;   /* on q.k */
     float softcap; /* > 0: scores become softcap * tanh(score / softcap) */
+    /* Linear biases (Press, Smith and Lewis, 2021): alibi[h] * (place of the key - place of the query) is
+     * added to head h's scaled scores. Device, [num_heads], or NULL; not together with softcap. */
+    const float *alibi;
     enum mt_dtype dtype;
 };
 
@@ -206,12 +214,46 @@ struct mt_gated_activation_backward_args {
     enum mt_dtype dtype;
 };
 
+/* xIELU (Huang and Schlag, 2024), element by element, with p = softplus(*alpha_p), n = *beta +
+ * softplus(*alpha_n):
+ *   x > 0: y = p x^2 + beta x;  else: y = n (expm1(min(x, *eps)) - x) + beta x. */
+struct mt_xielu_args {
+    const void *x;
+    void *y;                                    /* may be x */
+    const void *alpha_p, *alpha_n, *beta, *eps; /* one data element each */
+    size_t count;
+    enum mt_dtype dtype;
+};
+
+/* dx; and dalpha_p, dalpha_n, one number each (=, or += when `accumulate`), summed in fixed order: over x > 0
+ * dy x^2, over the others dy (expm1(min(x, eps)) - x), times the slopes of softplus. */
+struct mt_xielu_backward_args {
+    const void *x, *dy;
+    void *dx; /* may be x or dy */
+    const void *alpha_p, *alpha_n, *beta, *eps;
+    float *dalpha_p, *dalpha_n; /* either may be NULL */
+    size_t count;
+    bool accumulate;
+    enum mt_dtype dtype;
+};
+
+/* In place: x = min(max(x, -limit), limit). With `by`, the clipped values, x is their gradient: it becomes 0
+ * where |by| >= limit. */
+struct mt_clip_args {
+    void *x;        /* [rows, cols], rows x_stride apart (0: dense) */
+    const void *by; /* [rows, cols], rows by_stride apart (0: dense), or NULL */
+    size_t rows, cols, x_stride, by_stride;
+    float limit; /* > 0 */
+    enum mt_dtype dtype;
+};
+
 /* y = a + scale * b, element by element; y may be a or b. a NULL: y = scale * b. */
 struct mt_add_args {
     const void *a, *b;
     void *y;
     size_t count;
     float scale;
+    const void *factor; /* device, one data element by which scale is multiplied; NULL: none */
     enum mt_dtype dtype;
 };
 
@@ -350,6 +392,9 @@ struct mt_device_api {
     int (*gated_activation)(struct mt_stream *, const struct mt_gated_activation_args *);
     int (*gated_activation_backward)(struct mt_stream *, const struct mt_gated_activation_backward_args *);
     int (*add)(struct mt_stream *, const struct mt_add_args *);
+    int (*xielu)(struct mt_stream *, const struct mt_xielu_args *);
+    int (*xielu_backward)(struct mt_stream *, const struct mt_xielu_backward_args *);
+    int (*clip)(struct mt_stream *, const struct mt_clip_args *);
     int (*cross_entropy_statistics)(struct mt_stream *, const struct mt_cross_entropy_statistics_args *);
     int (*cross_entropy_finish)(struct mt_stream *, const struct mt_cross_entropy_finish_args *);
     int (*cross_entropy_backward)(struct mt_stream *, const struct mt_cross_entropy_backward_args *);

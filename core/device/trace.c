@@ -400,6 +400,9 @@ PASS_ON(attention_backward)
 PASS_ON(gated_activation)
 PASS_ON(gated_activation_backward)
 PASS_ON(add)
+PASS_ON(xielu)
+PASS_ON(xielu_backward)
+PASS_ON(clip)
 PASS_ON(cross_entropy_statistics)
 PASS_ON(cross_entropy_finish)
 PASS_ON(cross_entropy_backward)
@@ -450,6 +453,9 @@ static const struct mt_device_api trace_api = {
     .gated_activation = gated_activation,
     .gated_activation_backward = gated_activation_backward,
     .add = add,
+    .xielu = xielu,
+    .xielu_backward = xielu_backward,
+    .clip = clip,
     .cross_entropy_statistics = cross_entropy_statistics,
     .cross_entropy_finish = cross_entropy_finish,
     .cross_entropy_backward = cross_entropy_backward,

@@ -119,6 +119,22 @@ static int add(struct mt_stream *stream, const struct mt_add_args *a)
     return mt_plan_operate(stream, 0, 3 * (double)a->count * element(a->dtype));
 }
 
+static int xielu(struct mt_stream *stream, const struct mt_xielu_args *a)
+{
+    return mt_plan_operate(stream, 0, 2 * (double)a->count * element(a->dtype));
+}
+
+static int xielu_backward(struct mt_stream *stream, const struct mt_xielu_backward_args *a)
+{
+    return mt_plan_operate(stream, 0, 3 * (double)a->count * element(a->dtype));
+}
+
+static int clip(struct mt_stream *stream, const struct mt_clip_args *a)
+{
+    return mt_plan_operate(stream, 0,
+                           (a->by ? 3 : 2) * (double)a->rows * (double)a->cols * element(a->dtype));
+}
+
 static int cross_entropy_statistics(struct mt_stream *stream,
                                     const struct mt_cross_entropy_statistics_args *a)
 {
@@ -160,6 +176,9 @@ void mt_plan_operations(struct mt_device_api *api)
     api->gated_activation = gated_activation;
     api->gated_activation_backward = gated_activation_backward;
     api->add = add;
+    api->xielu = xielu;
+    api->xielu_backward = xielu_backward;
+    api->clip = clip;
     api->cross_entropy_statistics = cross_entropy_statistics;
     api->cross_entropy_finish = cross_entropy_finish;
     api->cross_entropy_backward = cross_entropy_backward;

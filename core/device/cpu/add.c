@@ -1,4 +1,5 @@
-/* y = a + scale * b, element by element; in place where y is a or b. Without a: y = scale * b. */
+/* y = a + scale * b, element by element; in place where y is a or b. Without a: y = scale * b. The scale may
+ * be multiplied by a number that lies on the device. */
 #include "core/base/size.h"
 #include "core/device/cpu/cpu.h"
 
@@ -29,6 +30,8 @@ MT_CPU_KERNEL(add_task);
 static void run_add(struct mt_stream *stream, const void *args)
 {
     struct mt_add_args a = *(const struct mt_add_args *)args;
+    if (a.factor)
+        a.scale *= mt_data_load(a.factor, 0, 1, a.dtype == MT_BF16)[0];
     mt_cpu_parallel(stream, mt_size_ceil_div(a.count, ELEMENTS), add_task[mt_cpu_level()], &a);
 }
 
@@ -43,6 +46,7 @@ int mt_cpu_add(struct mt_stream *stream, const struct mt_add_args *a)
         {.name = "a", .address = a->a, .bytes = bytes, .optional = true},
         {.name = "b", .address = a->b, .bytes = bytes},
         {.name = "y", .address = a->y, .bytes = bytes},
+        {.name = "factor", .address = a->factor, .bytes = mt_dtype_bytes(a->dtype), .optional = true},
     };
-    return mt_cpu_submit(stream, "add", run_add, a, sizeof *a, operands, 3);
+    return mt_cpu_submit(stream, "add", run_add, a, sizeof *a, operands, 4);
 }

@@ -1,7 +1,7 @@
 /* Causal grouped-query attention, forward.
  *
- *   S = scale * q k^T, perhaps softcap * tanh(S / softcap); P = softmax of S over the keys that a query sees;
- *   out = P v; lse = log of the sum of e^S
+ *   S = scale * q k^T, perhaps softcap * tanh(S / softcap) or S + alibi * (key - query); P = softmax of S
+ * over the keys that a query sees; out = P v; lse = log of the sum of e^S
  *
  * A task is a block of queries of one document with all query heads that share a key-value head: their rows
  * (query, head) make one matrix, so that a product has some 192 rows against 128 keys. It walks the blocks of
@@ -48,7 +48,7 @@ int mt_attention_check(struct mt_stream *stream, const char *operation, struct m
     if (code)
         return code;
     if (!mt_cpu_data_dtype(a->dtype) || !a->head_dim || !a->num_kv_heads || !a->num_heads ||
-        a->num_heads % a->num_kv_heads || a->document_starts[0] != 0)
+        a->num_heads % a->num_kv_heads || a->document_starts[0] != 0 || (a->alibi && a->softcap > 0))
         return -EINVAL;
     if (!a->key_starts)
         a->key_starts = a->document_starts;
@@ -153,6 +153,8 @@ MT_INLINE void forward_block(const struct forward_context *ctx, const struct mt_
                                            narrow, &v_stride);
         mt_blas_sgemm(false, true, rows, keys, dim, 1, q, dim, k, k_stride, 0, scores, keys);
         const bool first = key == block->visible;
+        if (a->alibi)
+            mt_attention_add_alibi(a, scores, block, kv_head, key, keys);
         for (size_t row = 0; row < rows; row++) {
             const struct mt_attention_range seen = mt_attention_sees(a, block->position + row / group);
             const size_t from = seen.first > key ? mt_size_min(keys, seen.first - key) : 0;
@@ -233,6 +235,7 @@ int mt_cpu_attention(struct mt_stream *stream, const struct mt_attention_args *a
         {.name = "v", .address = a.v, .bytes = mt_cpu_span(all_keys, k_cols, a.v_stride, a.dtype)},
         {.name = "out", .address = a.out, .bytes = tokens * out_cols * mt_dtype_bytes(a.dtype)},
         {.name = "lse", .address = a.lse, .bytes = tokens * a.num_heads * sizeof(float), .optional = true},
+        {.name = "alibi", .address = a.alibi, .bytes = a.num_heads * sizeof(float), .optional = true},
     };
-    return mt_cpu_submit(stream, "attention", run_forward, &a, sizeof a, operands, 5);
+    return mt_cpu_submit(stream, "attention", run_forward, &a, sizeof a, operands, 6);
 }

@@ -83,4 +83,19 @@ MT_INLINE const float *mt_attention_keys(float *room, const void *from, size_t s
     return room;
 }
 
+/* scores [queries * group, keys] of a block of queries against the document's keys from `key` on. Where a key
+ * is not seen, the sum is not used. */
+MT_INLINE void mt_attention_add_alibi(const struct mt_attention_args *a, float *scores,
+                                      const struct mt_attention_block *block, size_t kv_head, size_t key,
+                                      size_t keys)
+{
+    const size_t group = mt_attention_group(a);
+    for (size_t row = 0; row < block->queries * group; row++) {
+        const float slope = a->alibi[kv_head * group + row % group];
+        const float place = (float)key - (float)(block->position + row / group);
+        for (size_t i = 0; i < keys; i++)
+            scores[row * keys + i] += slope * (place + (float)i);
+    }
+}
+
 #endif

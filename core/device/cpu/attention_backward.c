@@ -132,6 +132,8 @@ MT_INLINE void block_pair(const struct scratch *s, const struct mt_attention_arg
         mt_attention_keys(s->v_room, a->v, a->v_stride, block->key + key, keys, col, dim, narrow, &v_stride);
     mt_blas_sgemm(false, true, rows, keys, dim, 1, s->q, dim, k, k_stride, 0, s->scores, keys);
     mt_blas_sgemm(false, true, rows, keys, dim, 1, s->dout, dim, v, v_stride, 0, s->dscores, keys);
+    if (a->alibi)
+        mt_attention_add_alibi(a, s->scores, block, kv_head, key, keys);
     for (size_t row = 0; row < rows; row++) {
         const struct mt_attention_range seen = mt_attention_sees(a, block->position + row / group);
         const size_t last = seen.last > key ? mt_size_min(keys, seen.last - key) : 0;
@@ -328,6 +330,7 @@ int mt_cpu_attention_backward(struct mt_stream *stream, const struct mt_attentio
         {.name = "dq", .address = b.dq, .bytes = mt_cpu_span(tokens, q_cols, b.dq_stride, a->dtype)},
         {.name = "dk", .address = b.dk, .bytes = mt_cpu_span(keys, k_cols, b.dk_stride, a->dtype)},
         {.name = "dv", .address = b.dv, .bytes = mt_cpu_span(keys, k_cols, b.dv_stride, a->dtype)},
+        {.name = "alibi", .address = a->alibi, .bytes = a->num_heads * sizeof(float), .optional = true},
     };
-    return mt_cpu_submit(stream, "attention_backward", run_backward, &b, sizeof b, operands, 10);
+    return mt_cpu_submit(stream, "attention_backward", run_backward, &b, sizeof b, operands, 11);
 }

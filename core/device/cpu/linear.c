@@ -1,6 +1,6 @@
 /* y = x W^T + bias and its backward pass: three products over the same three matrices.
  *
- *   forward          y[T, out]        (=|+=) x[T, in] * W[out, in]^T + bias
+ *   forward          y[T, out]        (=|+=) x[T, in] * W[out, in]^T + bias, or x * W[in, out] + bias
  *   backward input   dx[T, in]        (=|+=) dy[T, out] * W[out, in]
  *   backward weight  dW[out, in] fp32 (=|+=) dy[T, out]^T * x[T, in];  dbias[out] (=|+=) sum over T of dy
  *
@@ -46,9 +46,9 @@ static void run_linear(struct mt_stream *stream, const void *args)
         .n = a->out_features,
         .k = a->in_features,
         .lda = a->x_stride,
-        .ldb = a->in_features,
+        .ldb = a->weight_stride,
         .ldc = a->y_stride,
-        .transpose_b = true,
+        .transpose_b = !a->weight_transposed,
         .accumulate = a->accumulate,
         .operands = a->dtype,
         .result = a->dtype,
@@ -63,15 +63,19 @@ int mt_cpu_linear(struct mt_stream *stream, const struct mt_linear_args *args)
     struct mt_linear_args a = *args;
     a.x_stride = a.x_stride ? a.x_stride : a.in_features;
     a.y_stride = a.y_stride ? a.y_stride : a.out_features;
+    const size_t rows = a.weight_transposed ? a.in_features : a.out_features;
+    const size_t cols = a.weight_transposed ? a.out_features : a.in_features;
+    a.weight_stride = a.weight_stride ? a.weight_stride : cols;
     if (!mt_cpu_data_dtype(a.dtype) || a.x_stride < a.in_features || a.y_stride < a.out_features ||
-        !a.in_features || bad_shape(a.tokens, a.in_features, a.out_features, a.x_stride, a.y_stride))
+        a.weight_stride < cols || a.weight_stride > INT_MAX || !a.in_features ||
+        bad_shape(a.tokens, a.in_features, a.out_features, a.x_stride, a.y_stride))
         return -EINVAL;
     if (!a.tokens || !a.out_features)
         return 0;
     const size_t element = mt_dtype_bytes(a.dtype);
     const struct mt_cpu_operand operands[] = {
         {.name = "x", .address = a.x, .bytes = mt_cpu_span(a.tokens, a.in_features, a.x_stride, a.dtype)},
-        {.name = "weight", .address = a.weight, .bytes = a.out_features * a.in_features * element},
+        {.name = "weight", .address = a.weight, .bytes = mt_cpu_span(rows, cols, a.weight_stride, a.dtype)},
         {.name = "bias", .address = a.bias, .bytes = a.out_features * element, .optional = true},
         {.name = "y", .address = a.y, .bytes = mt_cpu_span(a.tokens, a.out_features, a.y_stride, a.dtype)},
     };
