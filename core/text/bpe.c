@@ -32,8 +32,8 @@ struct mt_bpe {
     int32_t unknown;       /* or MT_TOKEN_NONE */
     int32_t byte_ids[256]; /* byte level: of single bytes; byte fallback: of "<0xNN>" */
     bool has_all_byte_ids;
-    char *prefix, *suffix; /* continuing_subword_prefix, end_of_word_suffix; NULL: none */
-    atomic_uchar *whole;   /* [vocab->size]: does the token's own text encode to it? */
+    struct mt_bpe_affixes affixes; /* continuing_subword_prefix, end_of_word_suffix */
+    atomic_uchar *whole;           /* [vocab->size]: does the token's own text encode to it? */
 };
 
 static int bad_model(struct mt_error *error, const char *what)
@@ -235,8 +235,8 @@ static int add_missing(const struct mt_bpe *bpe, const char *text, size_t bytes,
 /* The symbol of one character with the prefix and suffix that the model wants there. */
 static int32_t find_character(const struct mt_bpe *bpe, const char *text, size_t bytes, bool first, bool last)
 {
-    const char *prefix = !first && bpe->prefix ? bpe->prefix : "";
-    const char *suffix = last && bpe->suffix ? bpe->suffix : "";
+    const char *prefix = !first && bpe->affixes.prefix ? bpe->affixes.prefix : "";
+    const char *suffix = last && bpe->affixes.suffix ? bpe->affixes.suffix : "";
     if (!*prefix && !*suffix)
         return mt_vocab_find(bpe->vocab, text, bytes);
     char whole[256];
@@ -375,7 +375,7 @@ static int load_merge(struct mt_bpe *bpe, const json_t *vocab, const json_t *mer
     size_t left_bytes, right_bytes;
     if (split_merge(merge, &left, &left_bytes, &right, &right_bytes) < 0)
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "merge %zu is not a pair of tokens", rank);
-    const size_t prefix = bpe->prefix ? strlen(bpe->prefix) : 0;
+    const size_t prefix = bpe->affixes.prefix ? strlen(bpe->affixes.prefix) : 0;
     joined->bytes = 0;
     if (mt_text_append(joined, left, left_bytes) < 0 ||
         mt_text_append(joined, right + mt_size_min(prefix, right_bytes),
@@ -458,10 +458,10 @@ static int load(struct mt_bpe *bpe, const json_t *model, struct mt_error *error)
         if (bpe->unknown == MT_TOKEN_NONE && *json_string_value(unknown))
             return bad_model(error, "names an unknown token that is not in its vocabulary");
     }
-    int r = load_text(model, "continuing_subword_prefix", &bpe->prefix, error);
+    int r = load_text(model, "continuing_subword_prefix", &bpe->affixes.prefix, error);
     if (r == 0)
-        r = load_text(model, "end_of_word_suffix", &bpe->suffix, error);
-    if (r == 0 && bpe->byte_level && (bpe->prefix || bpe->suffix))
+        r = load_text(model, "end_of_word_suffix", &bpe->affixes.suffix, error);
+    if (r == 0 && bpe->byte_level && (bpe->affixes.prefix || bpe->affixes.suffix))
         return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
                             "a byte-level BPE with a subword prefix or suffix is not supported yet");
     if (r == 0)
@@ -491,13 +491,18 @@ int mt_bpe_load(const json_t *model, bool byte_level, const struct mt_vocab *voc
     return 0;
 }
 
+const struct mt_bpe_affixes *mt_bpe_affixes(const struct mt_bpe *bpe)
+{
+    return &bpe->affixes;
+}
+
 void mt_bpe_free(struct mt_bpe *bpe)
 {
     if (!bpe)
         return;
     free(bpe->merges);
-    free(bpe->prefix);
-    free(bpe->suffix);
+    free(bpe->affixes.prefix);
+    free(bpe->affixes.suffix);
     free(bpe->whole);
     free(bpe);
 }

@@ -18,6 +18,12 @@ int mt_bpe_load(const json_t *model, bool byte_level, const struct mt_vocab *voc
                 struct mt_error *error);
 void mt_bpe_free(struct mt_bpe *bpe); /* NULL is fine */
 
+/* What the model writes before a token inside of a word, and behind a word's last one; NULL: nothing. */
+struct mt_bpe_affixes {
+    char *prefix, *suffix;
+};
+const struct mt_bpe_affixes *mt_bpe_affixes(const struct mt_bpe *bpe);
+
 /* Appends the ids of one word. Thread-safe. 0 or -ENOMEM. */
 int mt_bpe_encode(const struct mt_bpe *bpe, const char *word, size_t bytes, struct mt_ids *ids);
 

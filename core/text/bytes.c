@@ -28,10 +28,12 @@ static int32_t special_at(const char *text, size_t bytes, size_t *length)
 }
 
 static int encode(const struct mt_tokenizer *tokenizer, const char *text, size_t bytes, bool add_special,
-                  struct mt_ids *ids, struct mt_error *error)
+                  struct mt_ids *ids, struct mt_spans *spans, struct mt_error *error)
 {
     (void)tokenizer;
     int r = add_special ? mt_ids_push(ids, MT_BYTES_BEGIN) : 0;
+    if (r == 0 && add_special && spans)
+        r = mt_spans_append(spans, (struct mt_span){0, 0}, 1);
     for (size_t i = 0; r == 0 && i < bytes;) {
         size_t length;
         int32_t id = text[i] == '<' ? special_at(text + i, bytes - i, &length) : MT_TOKEN_NONE;
@@ -40,6 +42,8 @@ static int encode(const struct mt_tokenizer *tokenizer, const char *text, size_t
             length = 1;
         }
         r = mt_ids_push(ids, id);
+        if (r == 0 && spans)
+            r = mt_spans_append(spans, (struct mt_span){(uint32_t)i, (uint32_t)(i + length)}, 1);
         i += length;
     }
     if (r < 0)

@@ -1,10 +1,10 @@
 #include "core/text/charsmap.h"
 
+#include "core/text/unicode.h"
 #include "core/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 struct mt_charsmap {
     uint32_t *units;
@@ -87,45 +87,29 @@ static const char *find(const struct mt_charsmap *charsmap, const char *text, si
     return NULL;
 }
 
-static int apply_characters(const struct mt_charsmap *charsmap, const char *text, size_t bytes,
-                            struct mt_text *out)
+static int apply_characters(const struct mt_charsmap *charsmap, struct mt_view text, size_t from,
+                            size_t bytes, struct mt_mapped *out)
 {
     int r = 0;
-    for (size_t i = 0; r == 0 && i < bytes;) {
+    for (size_t i = from; r == 0 && i < from + bytes;) {
         uint32_t character;
-        const size_t length = (size_t)mt_utf8_next(text + i, bytes - i, &character);
-        const char *found = find(charsmap, text + i, length);
-        r = found ? mt_text_append(out, found, strlen(found)) : mt_text_append(out, text + i, length);
+        const size_t length = (size_t)mt_utf8_next(text.text + i, text.bytes - i, &character);
+        const char *found = find(charsmap, text.text + i, length);
+        r = found ? mt_mapped_put(out, text, i, length, found, strlen(found))
+                  : mt_mapped_keep(out, text, i, length);
         i += length;
     }
     return r;
 }
 
-/* Where the grapheme that begins the text ends. */
-static size_t grapheme_bytes(const char *text, size_t bytes)
-{
-    uint32_t character, following;
-    utf8proc_int32_t state = 0;
-    size_t end = (size_t)mt_utf8_next(text, bytes, &character);
-    while (end < bytes) {
-        const size_t length = (size_t)mt_utf8_next(text + end, bytes - end, &following);
-        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)character, (utf8proc_int32_t)following,
-                                             &state))
-            break;
-        character = following;
-        end += length;
-    }
-    return end;
-}
-
-int mt_charsmap_apply(const struct mt_charsmap *charsmap, const char *text, size_t bytes, struct mt_text *out)
+int mt_charsmap_apply(const struct mt_charsmap *charsmap, struct mt_view text, struct mt_mapped *out)
 {
     int r = 0;
-    for (size_t i = 0; r == 0 && i < bytes;) {
-        const size_t length = grapheme_bytes(text + i, bytes - i);
-        const char *found = length < 6 ? find(charsmap, text + i, length) : NULL;
-        r = found ? mt_text_append(out, found, strlen(found))
-                  : apply_characters(charsmap, text + i, length, out);
+    for (size_t i = 0; r == 0 && i < text.bytes;) {
+        const size_t length = mt_grapheme_bytes(text.text + i, text.bytes - i);
+        const char *found = length < 6 ? find(charsmap, text.text + i, length) : NULL;
+        r = found ? mt_mapped_put(out, text, i, length, found, strlen(found))
+                  : apply_characters(charsmap, text, i, length, out);
         i += length;
     }
     return r;

@@ -3,7 +3,7 @@
 #ifndef MT_TEXT_CHARSMAP_H
 #define MT_TEXT_CHARSMAP_H
 
-#include "core/text/tokenizer.h"
+#include "core/text/mapped.h"
 
 struct mt_charsmap;
 
@@ -14,7 +14,6 @@ void mt_charsmap_free(struct mt_charsmap *charsmap); /* NULL is fine */
 /* Appends the normal form of `text` (UTF-8), a grapheme at a time, as `tokenizers` does: the rule for the
  * shortest beginning of a grapheme of less than 6 bytes replaces all of it; else each character goes by its
  * own rule. 0 or -ENOMEM. */
-int mt_charsmap_apply(const struct mt_charsmap *charsmap, const char *text, size_t bytes,
-                      struct mt_text *out);
+int mt_charsmap_apply(const struct mt_charsmap *charsmap, struct mt_view text, struct mt_mapped *out);
 
 #endif

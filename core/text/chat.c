@@ -164,9 +164,8 @@ static int mark(struct mt_ids *learned, const struct mt_ids *ids, size_t base, i
 }
 
 /* A Jinja template writes the begin token itself; around the Alpaca prompt the tokenizer puts it. */
-static int encode(const struct mt_chat *chat, const struct mt_tokenizer *tokenizer,
-                  const struct mt_chat_rendering *rendering, struct mt_ids *ids, struct mt_ids *learned,
-                  struct mt_error *error)
+static int encode_parts(const struct mt_tokenizer *tokenizer, const struct mt_chat_rendering *rendering,
+                        struct mt_ids *ids, struct mt_ids *learned, struct mt_error *error)
 {
     int r = 0;
     /* Where the marks of this conversation stand when `learned` goes on from earlier ones. */
@@ -174,8 +173,8 @@ static int encode(const struct mt_chat *chat, const struct mt_tokenizer *tokeniz
     for (size_t i = 0; r == 0 && i < rendering->num_parts; i++) {
         const struct mt_chat_part *part = &rendering->parts[i];
         const size_t first = ids->count;
-        r = mt_tokenizer_encode(tokenizer, rendering->text.data + part->offset, part->bytes,
-                                i == 0 && !chat->template, ids, error);
+        r = mt_tokenizer_encode(tokenizer, rendering->text.data + part->offset, part->bytes, i == 0, ids,
+                                error);
         if (i == 0)
             mt_tokenizer_single_begin(tokenizer, ids, first);
         const int32_t end = mt_tokenizer_end(tokenizer);
@@ -185,6 +184,51 @@ static int encode(const struct mt_chat *chat, const struct mt_tokenizer *tokeniz
             r = out_of_memory(error);
     }
     return r;
+}
+
+/* Is any of a place said by the assistant? `*part` goes along from place to place. */
+static bool is_answer(const struct mt_chat_rendering *rendering, struct mt_span span, size_t *part)
+{
+    const struct mt_chat_part *parts = rendering->parts;
+    while (*part < rendering->num_parts && parts[*part].offset + parts[*part].bytes <= span.begin)
+        ++*part;
+    bool answer = false;
+    for (size_t i = *part; i < rendering->num_parts && parts[i].offset < span.end; i++)
+        answer = answer || parts[i].answer;
+    return answer;
+}
+
+/* The text is tokenised whole, as transformers does, so that no token depends on where the parts lie. A token
+ * of which any character is an answer's is learned. */
+static int encode_whole(const struct mt_tokenizer *tokenizer, const struct mt_chat_rendering *rendering,
+                        struct mt_ids *ids, struct mt_ids *learned, struct mt_error *error)
+{
+    struct mt_spans spans = {0};
+    const size_t first = ids->count;
+    size_t part = 0;
+    int r = mt_tokenizer_encode_spans(tokenizer, rendering->text.data, rendering->text.bytes, false, ids,
+                                      learned ? &spans : NULL, error);
+    const size_t count = ids->count;
+    if (r == 0)
+        mt_tokenizer_single_begin(tokenizer, ids, first);
+    for (size_t i = count - ids->count; r == 0 && i < spans.count; i++)
+        if (mt_ids_push(learned, is_answer(rendering, spans.data[i], &part)) < 0)
+            r = out_of_memory(error);
+    const int32_t end = mt_tokenizer_end(tokenizer);
+    const bool unended = rendering->num_parts && rendering->parts[rendering->num_parts - 1].end;
+    if (r == 0 && unended && end != MT_TOKEN_NONE &&
+        (mt_ids_push(ids, end) < 0 || (learned && mt_ids_push(learned, 1) < 0)))
+        r = out_of_memory(error);
+    mt_spans_free(&spans);
+    return r;
+}
+
+static int encode(const struct mt_chat *chat, const struct mt_tokenizer *tokenizer,
+                  const struct mt_chat_rendering *rendering, struct mt_ids *ids, struct mt_ids *learned,
+                  struct mt_error *error)
+{
+    return chat->template ? encode_whole(tokenizer, rendering, ids, learned, error)
+                          : encode_parts(tokenizer, rendering, ids, learned, error);
 }
 
 int mt_chat_encode(const struct mt_chat *chat, const struct mt_tokenizer *tokenizer,

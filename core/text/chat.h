@@ -36,8 +36,9 @@ const char *mt_chat_name(const struct mt_chat *chat);
 /* Identifies the rendering: name, version and text of the template. */
 const char *mt_chat_fingerprint(const struct mt_chat *chat);
 
-/* A part of a rendered conversation. Parts are tokenised apart from one another, so that the prompt's tokens
- * are the same in training and in generation. */
+/* A part of a rendered conversation. Those of the Alpaca prompt are tokenised apart from one another, so that
+ * the prompt's tokens are the same in training and in generation; what a model's template renders is
+ * tokenised whole, as the model has always seen it. */
 struct mt_chat_part {
     size_t offset, bytes; /* in `text` */
     bool answer;          /* an assistant's turn: what is learned */

@@ -1,288 +1,552 @@
-/* Encoding and decoding with a tokenizer.json. A text goes through: the added tokens that are looked for in
- * it as it is; between them the normalizer; the added tokens that are looked for after that; between those
- * the pre-tokenizer; and its words through the model. */
+/* The parts of a tokenizer.json: vocabulary, added tokens, post-processor, decoder. */
 #include "core/text/json_tokenizer.h"
 
 #include "core/base/cleanup.h"
+#include "core/base/document.h"
 #include "core/base/file.h"
-#include "core/base/sha256.h"
+#include "core/base/size.h"
+#include "core/text/byte_alphabet.h"
+#include "core/text/pipeline.h"
 #include "core/text/utf8.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-struct encoding {
-    const struct mt_json_tokenizer *tokenizer;
-    struct mt_ids *ids;
-    struct mt_pretokenizer_scratch scratch;
-    struct mt_text normal, spare;
-    bool at_start; /* the part at hand begins the text */
+#define MAX_CONFIG_BYTES ((size_t)64 << 20)
+
+#define bad_model(error, ...) mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, __VA_ARGS__)
+#define not_supported(error, ...) mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL, __VA_ARGS__)
+
+static int no_memory(struct mt_error *error)
+{
+    return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the tokenizer");
+}
+
+static const char *type_of(const json_t *json)
+{
+    const char *type = json_string_value(json_object_get(json, "type"));
+    return type ? type : "(none)";
+}
+
+/* How a token's writing becomes the text it decodes to. */
+struct decoding {
+    bool byte_level, byte_fallback;
+    const char *from, *to; /* replaced; NULL: nothing */
 };
 
-static int out_of_memory(struct mt_error *error)
+/* --- decoder
+ * ------------------------------------------------------------------------------------------------ */
+
+static int read_replace(const json_t *json, struct decoding *decoding, struct mt_error *error)
 {
-    return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory in the tokenizer");
+    const char *from = json_string_value(json_object_get(json_object_get(json, "pattern"), "String"));
+    const char *to = json_string_value(json_object_get(json, "content"));
+    if (!from || !*from || !to || decoding->from)
+        return not_supported(error, "this Replace in a decoder is not supported yet");
+    decoding->from = from;
+    decoding->to = to;
+    return 0;
 }
 
-/* --- encoding
- * ----------------------------------------------------------------------------------------------- */
-
-static int encode_word(void *context, const char *word, size_t bytes)
+static int read_strip(struct mt_pipeline *tokenizer, const json_t *json, struct mt_error *error)
 {
-    const struct encoding *encoding = context;
-    if (encoding->tokenizer->unigram)
-        return mt_unigram_encode(encoding->tokenizer->unigram, word, bytes, encoding->ids);
-    return mt_bpe_encode(encoding->tokenizer->bpe, word, bytes, encoding->ids);
+    const char *content = json_string_value(json_object_get(json, "content"));
+    const json_t *start = json_object_get(json, "start"), *stop = json_object_get(json, "stop");
+    if (!content || strcmp(content, " ") != 0 || !json_is_integer(start) || json_integer_value(start) < 0 ||
+        json_integer_value(stop) != 0)
+        return not_supported(error, "this Strip in a decoder is not supported yet");
+    tokenizer->strip_start = (size_t)json_integer_value(start);
+    return 0;
 }
 
-static int encode_normal_part(void *context, const char *text, size_t offset, size_t bytes, int32_t token)
+static int read_decoder(struct mt_pipeline *tokenizer, const json_t *json, unsigned depth,
+                        struct decoding *decoding, struct mt_error *error)
 {
-    struct encoding *encoding = context;
-    if (token != MT_TOKEN_NONE)
-        return mt_ids_push(encoding->ids, token);
-    return mt_pretokenizer_run(encoding->tokenizer->pretokenizer, &encoding->scratch, text + offset, bytes,
-                               encoding->at_start && offset == 0, encode_word, encoding);
-}
-
-static int encode_part(void *context, const char *text, size_t offset, size_t bytes, int32_t token)
-{
-    struct encoding *encoding = context;
-    const struct mt_json_tokenizer *tokenizer = encoding->tokenizer;
-    if (token != MT_TOKEN_NONE)
-        return mt_ids_push(encoding->ids, token);
-    encoding->at_start = offset == 0;
-    if (mt_normalizer_is_empty(tokenizer->normalizer))
-        return mt_added_split(tokenizer->added_normalized, text + offset, bytes, encode_normal_part,
-                              encoding);
-    encoding->normal.bytes = 0;
-    int r = mt_text_append(&encoding->normal, text + offset, bytes);
-    if (r == 0)
-        r = mt_normalizer_apply(tokenizer->normalizer, encoding->scratch.regex, &encoding->normal,
-                                &encoding->spare);
-    if (r < 0)
+    const char *type = type_of(json);
+    if (strcmp(type, "Sequence") == 0 && depth < 4) {
+        const json_t *item;
+        size_t i;
+        int r = 0;
+        json_array_foreach(json_object_get(json, "decoders"), i, item) if (r == 0) r =
+            read_decoder(tokenizer, item, depth + 1, decoding, error);
         return r;
-    return mt_added_split(tokenizer->added_normalized, encoding->normal.data, encoding->normal.bytes,
-                          encode_normal_part, encoding);
+    }
+    if (strcmp(type, "ByteLevel") == 0) {
+        decoding->byte_level = true;
+        return 0;
+    }
+    if (strcmp(type, "ByteFallback") == 0) {
+        decoding->byte_fallback = true;
+        return 0;
+    }
+    if (strcmp(type, "Fuse") == 0)
+        return 0;
+    if (strcmp(type, "Replace") == 0)
+        return read_replace(json, decoding, error);
+    if (strcmp(type, "Strip") == 0)
+        return read_strip(tokenizer, json, error);
+    if (strcmp(type, "Metaspace") == 0) {
+        const char *scheme = json_string_value(json_object_get(json, "prepend_scheme"));
+        decoding->from = json_string_value(json_object_get(json, "replacement"));
+        decoding->to = " ";
+        tokenizer->strip_first =
+            scheme ? strcmp(scheme, "never") != 0 : !json_is_false(json_object_get(json, "add_prefix_space"));
+        return decoding->from && *decoding->from ? 0 : bad_model(error, "a Metaspace has no replacement");
+    }
+    return not_supported(error, "the decoder %s is not supported yet", type);
 }
 
-/* A text that is not UTF-8 becomes one, with U+FFFD. */
-static int make_utf8(const char **text, size_t *bytes, struct mt_text *fixed)
+/* Bytes of a writing in the byte alphabet; false when a character of it is not in the alphabet. */
+static bool to_bytes(const char *text, size_t bytes, struct mt_text *out)
 {
-    for (size_t i = 0; i < *bytes;) {
+    out->bytes = 0;
+    if (mt_text_append(out, "", 0) < 0)
+        return false;
+    for (size_t i = 0; i < bytes;) {
         uint32_t character;
-        const int length = mt_utf8_next(*text + i, *bytes - i, &character);
-        if (length <= 0) {
-            if (mt_text_append_utf8(fixed, *text, *bytes) < 0)
-                return -ENOMEM;
-            *text = fixed->data;
-            *bytes = fixed->bytes;
-            return 0;
-        }
+        const int length = mt_utf8_next(text + i, bytes - i, &character);
+        const int byte = length > 0 ? mt_byte_alphabet_byte(character) : -1;
+        if (byte < 0 || mt_text_append(out, &(char){(char)byte}, 1) < 0)
+            return false;
         i += (size_t)length;
     }
-    return 0;
+    return true;
 }
 
-static int encode_text(struct encoding *encoding, const char *text, size_t bytes, bool add_special)
+static int hex_digit(char c)
 {
-    const struct mt_json_tokenizer *tokenizer = encoding->tokenizer;
-    encoding->scratch.regex = mt_regex_scratch_new();
-    if (!encoding->scratch.regex)
-        return -ENOMEM;
-    int r = add_special ? mt_ids_append(encoding->ids, tokenizer->prefix.data, tokenizer->prefix.count) : 0;
-    if (r == 0)
-        r = mt_added_split(tokenizer->added, text, bytes, encode_part, encoding);
-    if (r == 0 && add_special)
-        r = mt_ids_append(encoding->ids, tokenizer->suffix.data, tokenizer->suffix.count);
-    return r;
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static int encode(const struct mt_tokenizer *base, const char *text, size_t bytes, bool add_special,
-                  struct mt_ids *ids, struct mt_error *error)
+/* What a token decodes to. */
+static int piece_of(const struct decoding *decoding, const char *text, size_t bytes, struct mt_text *out)
 {
-    struct encoding encoding = {.tokenizer = (const struct mt_json_tokenizer *)base, .ids = ids};
-    struct mt_text fixed = {0};
-    int r = make_utf8(&text, &bytes, &fixed);
-    if (r == 0)
-        r = encode_text(&encoding, text, bytes, add_special);
-    mt_pretokenizer_scratch_free(&encoding.scratch);
-    mt_text_free(&encoding.normal);
-    mt_text_free(&encoding.spare);
-    mt_text_free(&fixed);
-    if (r == -ENOMEM)
-        return out_of_memory(error);
-    if (r < 0)
-        return mt_error_set(
-            error, r, MT_REASON_BAD_DATA,
-            "the tokenizer cannot encode the text: a pattern needs more steps than its bound, or there is "
-            "no token for a character and none for unknown ones");
-    return 0;
-}
-
-/* --- decoding
- * ----------------------------------------------------------------------------------------------- */
-
-static int piece(const struct mt_tokenizer *base, int32_t id, bool skip_special,
-                 struct mt_decode_state *state, struct mt_text *text)
-{
-    const struct mt_json_tokenizer *tokenizer = (const struct mt_json_tokenizer *)base;
-    if (!mt_vocab_has(&tokenizer->pieces, id) || (skip_special && tokenizer->special[id]))
+    if (decoding->byte_level && to_bytes(text, bytes, out))
         return 0;
-    size_t bytes;
-    const char *data = mt_vocab_text(&tokenizer->pieces, id, &bytes);
-    const bool first = state->tokens++ == 0;
-    if (tokenizer->join && !first && mt_text_append(text, " ", 1) < 0)
-        return -ENOMEM;
-    while (bytes && *data == ' ' &&
-           ((tokenizer->strip_first && first) ||
-            (!state->started && state->stripped < tokenizer->strip_start))) {
-        state->stripped++;
-        data++;
-        bytes--;
-    }
-    state->started = state->started || bytes;
-    return mt_text_append(text, data, bytes);
-}
-
-/* --- files
- * -------------------------------------------------------------------------------------------------- */
-
-static const char *const file_names[MT_JSON_TOKENIZER_FILES] = {
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-    "merges.txt",     "tokenizer.model",       "chat_template.jinja",
-};
-
-static int open_files(struct mt_json_tokenizer *tokenizer, const char *folder, struct mt_error *error)
-{
-    for (size_t i = 0; i < MT_JSON_TOKENIZER_FILES; i++) {
-        mt_autofree char *path = mt_path_join(folder, file_names[i]);
-        if (!path)
-            return out_of_memory(error);
-        tokenizer->files[i].name = file_names[i];
-        tokenizer->files[i].fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (tokenizer->files[i].fd < 0 && errno != ENOENT)
-            return mt_error_set_errno(error, MT_REASON_BAD_MODEL, "cannot read %s", path);
-    }
-    return 0;
-}
-
-static int copy_file(int fd, const char *path, struct mt_error *error)
-{
-    struct stat status;
-    if (fstat(fd, &status) < 0)
-        return mt_error_set_errno(error, MT_REASON_IO, "cannot copy a file of the tokenizer to %s", path);
-    const size_t bytes = (size_t)status.st_size;
-    mt_autofree char *data = malloc(bytes + 1);
-    if (!data)
-        return out_of_memory(error);
-    int r = mt_fd_pread_all(fd, data, bytes, 0);
-    if (r < 0) {
-        errno = -r;
-        return mt_error_set_errno(error, MT_REASON_IO, "cannot copy a file of the tokenizer to %s", path);
-    }
-    return mt_file_write_atomic(path, data, bytes, 0666, error);
-}
-
-static int save(const struct mt_tokenizer *base, const char *folder, struct mt_error *error)
-{
-    const struct mt_json_tokenizer *tokenizer = (const struct mt_json_tokenizer *)base;
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < MT_JSON_TOKENIZER_FILES; i++) {
-        if (tokenizer->files[i].fd < 0)
-            continue;
-        mt_autofree char *path = mt_path_join(folder, tokenizer->files[i].name);
-        r = path ? copy_file(tokenizer->files[i].fd, path, error) : out_of_memory(error);
+    out->bytes = 0;
+    if (decoding->byte_fallback && bytes == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>' &&
+        hex_digit(text[3]) >= 0 && hex_digit(text[4]) >= 0)
+        return mt_text_append(out, &(char){(char)(hex_digit(text[3]) << 4 | hex_digit(text[4]))}, 1);
+    int r = mt_text_append(out, "", 0);
+    const size_t length = decoding->from ? strlen(decoding->from) : 0;
+    for (size_t done = 0; r == 0 && done < bytes;) {
+        const char *found = length ? memmem(text + done, bytes - done, decoding->from, length) : NULL;
+        const size_t plain = found ? (size_t)(found - text) - done : bytes - done;
+        r = mt_text_append(out, text + done, plain);
+        if (r == 0 && found)
+            r = mt_text_append(out, decoding->to, strlen(decoding->to));
+        done += plain + (found ? length : 0);
     }
     return r;
 }
 
-/* The file as it is, and the three ids that come from beside it. */
-static int make_fingerprint(struct mt_json_tokenizer *tokenizer, const char *folder, struct mt_error *error)
+/* --- vocabulary
+ * --------------------------------------------------------------------------------------------- */
+
+static int check_id(const json_t *value, const char *text, int64_t *id, struct mt_error *error)
 {
-    char hex[65], ids[64];
-    mt_autofree char *path = mt_path_join(folder, "tokenizer.json");
-    if (!path)
-        return out_of_memory(error);
-    int r = mt_file_sha256(path, hex, error);
+    *id = json_is_integer(value) ? json_integer_value(value) : -1;
+    if (*id < 0 || *id >= MT_VOCAB_MAX_ID)
+        return bad_model(error, "the id of the token \"%.40s\" is not a number from 0 to %lld", text,
+                         (long long)MT_VOCAB_MAX_ID - 1);
+    return 0;
+}
+
+/* Largest id + 1 of model and added tokens. The vocabulary is an object of ids, or a list of [text, score].
+ */
+static int measure(const json_t *document, const json_t *vocab, size_t *size, struct mt_error *error)
+{
+    const char *text;
+    json_t *value;
+    size_t i;
+    int64_t id;
+    *size = json_array_size(vocab);
+    if (*size >= (size_t)MT_VOCAB_MAX_ID)
+        return bad_model(error, "the vocabulary has %zu tokens, too many", *size);
+    json_object_foreach((json_t *)vocab, text, value)
+    {
+        int r = check_id(value, text, &id, error);
+        if (r < 0)
+            return r;
+        *size = mt_size_max(*size, (size_t)id + 1);
+    }
+    json_array_foreach(json_object_get(document, "added_tokens"), i, value)
+    {
+        text = json_string_value(json_object_get(value, "content"));
+        if (!text)
+            return bad_model(error, "added token %zu has no content", i);
+        int r = check_id(json_object_get(value, "id"), text, &id, error);
+        if (r < 0)
+            return r;
+        *size = mt_size_max(*size, (size_t)id + 1);
+    }
+    return *size ? 0 : bad_model(error, "the vocabulary is empty");
+}
+
+static int add_token(struct mt_pipeline *tokenizer, const struct decoding *decoding, int32_t id,
+                     const char *text, size_t bytes, bool findable, struct mt_text *scratch,
+                     struct mt_error *error)
+{
+    /* Tokens of a byte-level vocabulary that are not written in the alphabet are never made of bytes. */
+    const bool as_bytes = tokenizer->byte_level && to_bytes(text, bytes, scratch);
+    findable = findable && (as_bytes || !tokenizer->byte_level);
+    int r = as_bytes ? mt_vocab_add(&tokenizer->vocab, id, scratch->data, scratch->bytes, findable)
+                     : mt_vocab_add(&tokenizer->vocab, id, text, bytes, findable);
+    if (r == -EEXIST)
+        return bad_model(error, "two tokens have the id %d or the text \"%.40s\"", id, text);
+    if (r == 0)
+        r = piece_of(decoding, text, bytes, scratch);
+    if (r == 0)
+        r = mt_vocab_add(&tokenizer->pieces, id, scratch->data, scratch->bytes, false);
+    return r < 0 ? no_memory(error) : 0;
+}
+
+static int read_vocab(struct mt_pipeline *tokenizer, const json_t *vocab, const struct decoding *decoding,
+                      struct mt_error *error)
+{
+    struct mt_text scratch = {0};
+    const char *text;
+    json_t *value;
+    size_t i;
+    int r = 0;
+    json_object_foreach((json_t *)vocab, text, value) if (r == 0) r = add_token(
+        tokenizer, decoding, (int32_t)json_integer_value(value), text, strlen(text), true, &scratch, error);
+    json_array_foreach(vocab, i, value)
+    {
+        const json_t *token = json_array_get(value, 0);
+        if (r == 0 && !json_is_string(token))
+            r = bad_model(error, "token %zu has no text", i);
+        if (r == 0)
+            r = add_token(tokenizer, decoding, (int32_t)i, json_string_value(token),
+                          json_string_length(token), true, &scratch, error);
+    }
+    mt_text_free(&scratch);
+    return r;
+}
+
+/* --- added tokens
+ * ------------------------------------------------------------------------------------------- */
+
+static bool flag(const json_t *json, const char *key)
+{
+    return json_is_true(json_object_get(json, key));
+}
+
+/* Into the set it is looked for with: as it is, or as the normalizer leaves it; the latter decodes so, too.
+ */
+static int insert_added(struct mt_pipeline *tokenizer, const json_t *json, int32_t id,
+                        const struct decoding *decoding, struct mt_error *error)
+{
+    const json_t *content = json_object_get(json, "content");
+    const struct mt_added_token token = {
+        .id = id,
+        .single_word = flag(json, "single_word"),
+        .lstrip = flag(json, "lstrip"),
+        .rstrip = flag(json, "rstrip"),
+    };
+    if (!flag(json, "normalized")) {
+        int r =
+            mt_added_insert(tokenizer->added, json_string_value(content), json_string_length(content), token);
+        return r == -ENOMEM ? no_memory(error) : 0;
+    }
+    struct mt_mapped normal = {0}, spare = {0};
+    const struct mt_text *text = &normal.text;
+    struct mt_regex_scratch *scratch = mt_regex_scratch_new();
+    int r = scratch ? mt_text_append(&normal.text, json_string_value(content), json_string_length(content))
+                    : -ENOMEM;
+    if (r == 0)
+        r = mt_normalizer_apply(tokenizer->normalizer, scratch, &normal, &spare);
+    if (r == 0)
+        r = mt_added_insert(tokenizer->added_normalized, text->data, text->bytes, token);
+    if (r == 0)
+        r = piece_of(decoding, text->data, text->bytes, &spare.text);
+    if (r == 0)
+        r = mt_vocab_replace(&tokenizer->pieces, id, spare.text.data, spare.text.bytes);
+    mt_regex_scratch_free(scratch);
+    mt_mapped_free(&normal);
+    mt_mapped_free(&spare);
+    return r == -ENOMEM ? no_memory(error) : 0;
+}
+
+/* The model's id of a token as the file writes it. */
+static int32_t find_in_model(const struct mt_pipeline *tokenizer, const json_t *vocab, const char *text)
+{
+    if (json_is_array(vocab))
+        return mt_vocab_find(&tokenizer->vocab, text, strlen(text));
+    const json_t *id = json_object_get(vocab, text);
+    return id ? (int32_t)json_integer_value(id) : MT_TOKEN_NONE;
+}
+
+static int read_added(struct mt_pipeline *tokenizer, const json_t *document, const json_t *vocab,
+                      const struct decoding *decoding, struct mt_error *error)
+{
+    struct mt_text scratch = {0};
+    json_t *json;
+    size_t i;
+    int r = 0;
+    json_array_foreach(json_object_get(document, "added_tokens"), i, json)
+    {
+        const json_t *content = json_object_get(json, "content");
+        const char *text = json_string_value(content);
+        const int32_t known = find_in_model(tokenizer, vocab, text); /* its id goes before */
+        const int32_t id =
+            known != MT_TOKEN_NONE ? known : (int32_t)json_integer_value(json_object_get(json, "id"));
+        if (known == MT_TOKEN_NONE)
+            r = add_token(tokenizer, decoding, id, text, json_string_length(content), false, &scratch, error);
+        if (r == 0)
+            r = insert_added(tokenizer, json, id, decoding, error);
+        if (r < 0)
+            break;
+        tokenizer->special[id] = tokenizer->special[id] || flag(json, "special");
+    }
+    mt_text_free(&scratch);
+    return r;
+}
+
+/* --- post-processor
+ * ----------------------------------------------------------------------------------------- */
+
+static int push_special(const struct mt_pipeline *tokenizer, const json_t *id, struct mt_ids *ids,
+                        struct mt_error *error)
+{
+    if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+        json_integer_value(id) >= (json_int_t)tokenizer->base.vocab_size)
+        return bad_model(error, "the post-processor names an id that is not in the vocabulary");
+    return mt_ids_push(ids, (int32_t)json_integer_value(id)) < 0 ? no_memory(error) : 0;
+}
+
+static int read_template(struct mt_pipeline *tokenizer, const json_t *json, struct mt_error *error)
+{
+    const json_t *special_tokens = json_object_get(json, "special_tokens");
+    json_t *item, *id;
+    size_t i, k;
+    bool seen = false;
+    json_array_foreach(json_object_get(json, "single"), i, item)
+    {
+        if (json_object_get(item, "Sequence")) {
+            if (seen)
+                return not_supported(error, "a template with the text twice is not supported yet");
+            seen = true;
+            continue;
+        }
+        const char *name = json_string_value(json_object_get(json_object_get(item, "SpecialToken"), "id"));
+        const json_t *ids = name ? json_object_get(json_object_get(special_tokens, name), "ids") : NULL;
+        if (!json_is_array(ids))
+            return bad_model(error, "the post-processor's template names a special token without ids");
+        json_array_foreach(ids, k, id)
+        {
+            int r = push_special(tokenizer, id, seen ? &tokenizer->suffix : &tokenizer->prefix, error);
+            if (r < 0)
+                return r;
+        }
+    }
+    return seen ? 0 : bad_model(error, "the post-processor's template has no place for the text");
+}
+
+static int read_post_processor(struct mt_pipeline *tokenizer, const json_t *json, unsigned depth,
+                               struct mt_error *error)
+{
+    if (!json || json_is_null(json))
+        return 0;
+    const char *type = type_of(json);
+    if (strcmp(type, "ByteLevel") == 0) /* offsets only */
+        return 0;
+    if (strcmp(type, "Sequence") == 0 && depth < 4) {
+        const json_t *item;
+        size_t i;
+        int r = 0;
+        json_array_foreach(json_object_get(json, "processors"), i, item) if (r == 0) r =
+            read_post_processor(tokenizer, item, depth + 1, error);
+        return r;
+    }
+    if (tokenizer->prefix.count || tokenizer->suffix.count)
+        return not_supported(error, "several templates in the post-processor are not supported yet");
+    if (strcmp(type, "TemplateProcessing") == 0)
+        return read_template(tokenizer, json, error);
+    if (strcmp(type, "RobertaProcessing") == 0 || strcmp(type, "BertProcessing") == 0) {
+        int r = push_special(tokenizer, json_array_get(json_object_get(json, "cls"), 1), &tokenizer->prefix,
+                             error);
+        return r < 0 ? r
+                     : push_special(tokenizer, json_array_get(json_object_get(json, "sep"), 1),
+                                    &tokenizer->suffix, error);
+    }
+    return not_supported(error, "the post-processor %s is not supported yet", type);
+}
+
+/* --- all together
+ * ------------------------------------------------------------------------------------------- */
+
+static int check_model(const json_t *model, bool *unigram, struct mt_error *error)
+{
+    const char *type = json_string_value(json_object_get(model, "type"));
+    const json_t *vocab = json_object_get(model, "vocab");
+    *unigram = type && strcmp(type, "Unigram") == 0;
+    if (!*unigram && (type ? strcmp(type, "BPE") != 0 : !json_object_get(model, "merges")))
+        return not_supported(error, "a tokenizer with a model of type %s is not supported yet",
+                             type ? type : "(none)");
+    return (*unigram ? json_is_array(vocab) : json_is_object(vocab))
+               ? 0
+               : bad_model(error, "the model has no vocabulary");
+}
+
+static int allocate(struct mt_pipeline *tokenizer, size_t size, struct mt_error *error)
+{
+    tokenizer->base.vocab_size = size;
+    tokenizer->special = calloc(size, sizeof *tokenizer->special);
+    tokenizer->added = mt_added_new();
+    tokenizer->added_normalized = mt_added_new();
+    if (!tokenizer->special || !tokenizer->added || !tokenizer->added_normalized ||
+        mt_vocab_init(&tokenizer->vocab, size) < 0 || mt_vocab_init(&tokenizer->pieces, size) < 0)
+        return no_memory(error);
+    return 0;
+}
+
+static int read_parts(struct mt_pipeline *tokenizer, const json_t *document, struct mt_error *error)
+{
+    const json_t *model = json_object_get(document, "model"), *vocab = json_object_get(model, "vocab");
+    const json_t *decoder = json_object_get(document, "decoder");
+    struct decoding decoding = {0};
+    size_t size = 0;
+    bool unigram;
+    int r = check_model(model, &unigram, error);
+    if (r == 0)
+        r = mt_normalizer_load(json_object_get(document, "normalizer"), &tokenizer->normalizer, error);
+    if (r == 0)
+        r = mt_pretokenizer_load(json_object_get(document, "pre_tokenizer"), &tokenizer->pretokenizer, error);
+    if (r == 0 && decoder && !json_is_null(decoder))
+        r = read_decoder(tokenizer, decoder, 0, &decoding, error);
+    else
+        tokenizer->join = true;
+    if (r == 0)
+        r = measure(document, vocab, &size, error);
+    if (r == 0)
+        r = allocate(tokenizer, size, error);
     if (r < 0)
         return r;
-    struct mt_sha256 hash;
-    uint8_t digest[32];
-    snprintf(ids, sizeof ids, " %d %d %d", tokenizer->base.begin, tokenizer->base.end, tokenizer->base.pad);
-    mt_sha256_init(&hash);
-    mt_sha256_update(&hash, hex, strlen(hex));
-    mt_sha256_update(&hash, ids, strlen(ids));
-    mt_sha256_final(&hash, digest);
-    mt_sha256_hex(digest, tokenizer->base.fingerprint);
+    tokenizer->byte_level = mt_pretokenizer_is_byte_level(tokenizer->pretokenizer);
+    if (unigram && tokenizer->byte_level)
+        return not_supported(error, "a byte-level Unigram model is not supported yet");
+    r = read_vocab(tokenizer, vocab, &decoding, error);
+    if (r == 0)
+        r = read_added(tokenizer, document, vocab, &decoding, error);
+    if (r == 0)
+        r = read_post_processor(tokenizer, json_object_get(document, "post_processor"), 0, error);
+    if (r < 0)
+        return r;
+    return unigram ? mt_unigram_load(model, &tokenizer->vocab, &tokenizer->unigram, error)
+                   : mt_bpe_load(model, tokenizer->byte_level, &tokenizer->vocab, &tokenizer->bpe, error);
+}
+
+/* --- names of special tokens
+ * ---------------------------------------------------------------------------------- */
+
+static int32_t find_token(const struct mt_pipeline *tokenizer, const json_t *document, const char *text)
+{
+    json_t *json;
+    size_t i;
+    const int32_t known =
+        find_in_model(tokenizer, json_object_get(json_object_get(document, "model"), "vocab"), text);
+    if (known != MT_TOKEN_NONE)
+        return known;
+    json_array_foreach(json_object_get(document, "added_tokens"), i, json)
+    {
+        const char *content = json_string_value(json_object_get(json, "content"));
+        if (content && strcmp(content, text) == 0)
+            return (int32_t)json_integer_value(json_object_get(json, "id"));
+    }
+    return MT_TOKEN_NONE;
+}
+
+/* A JSON file of the folder; NULL when it is not there. */
+static int read_config(const char *folder, const char *name, json_t **config, struct mt_error *error)
+{
+    *config = NULL;
+    mt_autofree char *path = mt_path_join(folder, name);
+    if (!path)
+        return no_memory(error);
+    if (!mt_path_exists(path))
+        return 0;
+    mt_autofree char *text = NULL;
+    size_t bytes;
+    int r = mt_file_read(path, MAX_CONFIG_BYTES, &text, &bytes, error);
+    if (r == 0)
+        r = mt_json_parse(text, bytes, name, config, error);
+    if (r < 0 && error && r != -ENOMEM)
+        error->reason = MT_REASON_BAD_MODEL;
+    return r;
+}
+
+struct named_id {
+    const char *name, *id_name;
+    int32_t *id;
+};
+
+/* "bos_token": "<s>", or {"content": "<s>"}. */
+static void take_name(const struct mt_pipeline *tokenizer, const json_t *config, const json_t *document,
+                      const struct named_id *wanted)
+{
+    const json_t *value = json_object_get(config, wanted->name);
+    const char *text = json_string_value(json_is_object(value) ? json_object_get(value, "content") : value);
+    if (text && *wanted->id == MT_TOKEN_NONE)
+        *wanted->id = find_token(tokenizer, document, text);
+}
+
+/* "bos_token_id": 1, or a list whose first counts. */
+static void take_id(const struct mt_pipeline *tokenizer, const json_t *config, const struct named_id *wanted)
+{
+    const json_t *value = json_object_get(config, wanted->id_name);
+    if (json_is_array(value))
+        value = json_array_get(value, 0);
+    if (json_is_integer(value) && json_integer_value(value) < (json_int_t)tokenizer->base.vocab_size &&
+        json_integer_value(value) >= 0 && *wanted->id == MT_TOKEN_NONE)
+        *wanted->id = (int32_t)json_integer_value(value);
+}
+
+static int read_names(struct mt_pipeline *tokenizer, const char *folder, const json_t *document,
+                      struct mt_error *error)
+{
+    static const char *const files[] = {"tokenizer_config.json", "special_tokens_map.json", "config.json",
+                                        "generation_config.json"};
+    const struct named_id wanted[] = {
+        {"bos_token", "bos_token_id", &tokenizer->base.begin},
+        {"eos_token", "eos_token_id", &tokenizer->base.end},
+        {"pad_token", "pad_token_id", &tokenizer->base.pad},
+    };
+    for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
+        mt_autojson json_t *config = NULL;
+        int r = read_config(folder, files[f], &config, error);
+        if (r < 0)
+            return r;
+        for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+            take_name(tokenizer, config, document, &wanted[i]);
+            take_id(tokenizer, config, &wanted[i]);
+        }
+    }
     return 0;
 }
-
-static void free_tokenizer(struct mt_tokenizer *base)
-{
-    struct mt_json_tokenizer *tokenizer = (struct mt_json_tokenizer *)base;
-    for (size_t i = 0; i < MT_JSON_TOKENIZER_FILES; i++)
-        if (tokenizer->files[i].fd >= 0)
-            close(tokenizer->files[i].fd);
-    mt_bpe_free(tokenizer->bpe);
-    mt_unigram_free(tokenizer->unigram);
-    mt_pretokenizer_free(tokenizer->pretokenizer);
-    mt_normalizer_free(tokenizer->normalizer);
-    mt_added_free(tokenizer->added);
-    mt_added_free(tokenizer->added_normalized);
-    mt_vocab_free(&tokenizer->vocab);
-    mt_vocab_free(&tokenizer->pieces);
-    mt_ids_free(&tokenizer->prefix);
-    mt_ids_free(&tokenizer->suffix);
-    free(tokenizer->special);
-    free(tokenizer);
-}
-
-static const struct mt_tokenizer_ops bpe_ops = {
-    .kind = "BPE",
-    .encode = encode,
-    .piece = piece,
-    .save = save,
-    .free = free_tokenizer,
-};
-
-static const struct mt_tokenizer_ops unigram_ops = {
-    .kind = "Unigram",
-    .encode = encode,
-    .piece = piece,
-    .save = save,
-    .free = free_tokenizer,
-};
 
 int mt_json_tokenizer_load(const char *folder, const json_t *document, struct mt_tokenizer **result,
                            struct mt_error *error)
 {
     *result = NULL;
-    struct mt_json_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
+    struct mt_pipeline *tokenizer = mt_pipeline_new("BPE");
     if (!tokenizer)
-        return out_of_memory(error);
-    tokenizer->base = (struct mt_tokenizer){
-        .ops = &bpe_ops,
-        .begin = MT_TOKEN_NONE,
-        .end = MT_TOKEN_NONE,
-        .pad = MT_TOKEN_NONE,
-    };
-    for (size_t i = 0; i < MT_JSON_TOKENIZER_FILES; i++)
-        tokenizer->files[i].fd = -1;
-    int r = mt_json_tokenizer_read(tokenizer, document, error);
-    if (tokenizer->unigram)
-        tokenizer->base.ops = &unigram_ops;
+        return no_memory(error);
+    int r = read_parts(tokenizer, document, error);
     if (r == 0)
-        r = mt_json_tokenizer_read_names(tokenizer, folder, document, error);
+        r = read_names(tokenizer, folder, document, error);
     if (r == 0)
-        r = open_files(tokenizer, folder, error);
-    if (r == 0)
-        r = make_fingerprint(tokenizer, folder, error);
+        r = mt_pipeline_seal(tokenizer, folder, "tokenizer.json", error);
     if (r < 0) {
-        free_tokenizer(&tokenizer->base);
+        mt_pipeline_free(tokenizer);
         return r;
     }
+    if (tokenizer->unigram)
+        tokenizer->ops.kind = "Unigram";
     *result = &tokenizer->base;
     return 0;
 }

@@ -40,104 +40,133 @@ static bool needs_no_form(const char *text, size_t bytes, utf8proc_option_t form
     return true;
 }
 
-static int apply_form(const struct step *step, const struct mt_text *text, struct mt_text *out)
+/* The form of one part, as a text of its own. */
+static int put_form(const struct step *step, struct mt_view text, size_t offset, size_t length,
+                    struct mt_mapped *out)
 {
-    if (needs_no_form(text->data, text->bytes, step->form))
-        return mt_text_append(out, text->data, text->bytes);
     utf8proc_uint8_t *mapped;
-    const utf8proc_ssize_t bytes = utf8proc_map((const utf8proc_uint8_t *)text->data,
-                                                (utf8proc_ssize_t)text->bytes, &mapped, step->form);
+    const utf8proc_ssize_t bytes = utf8proc_map((const utf8proc_uint8_t *)text.text + offset,
+                                                (utf8proc_ssize_t)length, &mapped, step->form);
     if (bytes < 0)
         return bytes == UTF8PROC_ERROR_NOMEM ? -ENOMEM : -EINVAL;
-    const int r = mt_text_append(out, (const char *)mapped, (size_t)bytes);
+    const int r = mt_mapped_put(out, text, offset, length, (const char *)mapped, (size_t)bytes);
     free(mapped);
     return r;
 }
 
-/* A character at a time, without the rule for the final sigma, as the reference implementation does. */
-static int lowercase(const struct mt_text *text, struct mt_text *out)
+/* Untracked at once; tracked a grapheme at a time, unless that should give another text. */
+static int apply_form(const struct step *step, struct mt_view text, struct mt_mapped *out)
 {
+    if (needs_no_form(text.text, text.bytes, step->form))
+        return mt_mapped_keep(out, text, 0, text.bytes);
+    if (!out->tracked)
+        return put_form(step, text, 0, text.bytes, out);
     int r = 0;
-    for (size_t i = 0; r == 0 && i < text->bytes;) {
-        uint32_t character;
-        char lower[4];
-        i += (size_t)mt_utf8_next(text->data + i, text->bytes - i, &character);
-        if (character == 0x130) /* the one whose lower case is two characters */
-            r = mt_text_append(out, "i\xcc\x87", 3);
-        else
-            r = mt_text_append(out, lower,
-                               mt_utf8_write((uint32_t)utf8proc_tolower((utf8proc_int32_t)character), lower));
+    for (size_t done = 0, length; r == 0 && done < text.bytes; done += length) {
+        length = mt_grapheme_bytes(text.text + done, text.bytes - done);
+        r = needs_no_form(text.text + done, length, step->form) ? mt_mapped_keep(out, text, done, length)
+                                                                : put_form(step, text, done, length, out);
     }
+    struct mt_mapped whole = {0};
+    if (r == 0)
+        r = put_form(step, text, 0, text.bytes, &whole);
+    const bool same = r == 0 && whole.text.bytes == out->text.bytes &&
+                      memcmp(whole.text.data, out->text.data, whole.text.bytes) == 0;
+    if (r == 0 && !same) {
+        mt_mapped_clear(out);
+        r = mt_mapped_put(out, text, 0, text.bytes, whole.text.data, whole.text.bytes);
+    }
+    mt_mapped_free(&whole);
     return r;
 }
 
-static int strip_accents(const struct mt_text *text, struct mt_text *out)
+/* A character at a time, without the rule for the final sigma, as the reference implementation does. */
+static int lowercase(struct mt_view text, struct mt_mapped *out)
 {
     int r = 0;
-    for (size_t i = 0; r == 0 && i < text->bytes;) {
+    for (size_t i = 0; r == 0 && i < text.bytes;) {
         uint32_t character;
-        const size_t length = (size_t)mt_utf8_next(text->data + i, text->bytes - i, &character);
-        const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)character);
-        if (category != UTF8PROC_CATEGORY_MN && category != UTF8PROC_CATEGORY_MC &&
-            category != UTF8PROC_CATEGORY_ME)
-            r = mt_text_append(out, text->data + i, length);
+        char lower[4];
+        const size_t length = (size_t)mt_utf8_next(text.text + i, text.bytes - i, &character);
+        if (character == 0x130) /* the one whose lower case is two characters */
+            r = mt_mapped_put(out, text, i, length, "i\xcc\x87", 3);
+        else
+            r = mt_mapped_put(out, text, i, length, lower,
+                              mt_utf8_write((uint32_t)utf8proc_tolower((utf8proc_int32_t)character), lower));
         i += length;
     }
     return r;
 }
 
-static int strip(const struct step *step, const struct mt_text *text, struct mt_text *out)
+static int strip_accents(struct mt_view text, struct mt_mapped *out)
 {
-    size_t start = 0, end = text->bytes;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < text.bytes;) {
+        uint32_t character;
+        const size_t length = (size_t)mt_utf8_next(text.text + i, text.bytes - i, &character);
+        const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)character);
+        if (category != UTF8PROC_CATEGORY_MN && category != UTF8PROC_CATEGORY_MC &&
+            category != UTF8PROC_CATEGORY_ME)
+            r = mt_mapped_keep(out, text, i, length);
+        i += length;
+    }
+    return r;
+}
+
+static int strip(const struct step *step, struct mt_view text, struct mt_mapped *out)
+{
+    size_t start = 0, end = text.bytes;
     uint32_t character;
     while (step->left && start < end) {
-        const int length = mt_utf8_next(text->data + start, end - start, &character);
+        const int length = mt_utf8_next(text.text + start, end - start, &character);
         if (!mt_is_white_space(character))
             break;
         start += (size_t)length;
     }
     while (step->right && start < end) {
-        const size_t length = mt_utf8_before(text->data, end, &character);
+        const size_t length = mt_utf8_before(text.text, end, &character);
         if (!mt_is_white_space(character))
             break;
         end -= length;
     }
-    return mt_text_append(out, text->data + start, end - start);
+    return mt_mapped_keep(out, text, start, end - start);
 }
 
-static int replace(const struct step *step, const struct mt_text *text, struct mt_text *out)
+static int replace(const struct step *step, struct mt_view text, struct mt_mapped *out)
 {
     size_t done = 0;
     int r = 0;
-    while (r == 0 && done < text->bytes) {
-        const char *found = memmem(text->data + done, text->bytes - done, step->from.data, step->from.bytes);
-        const size_t plain = found ? (size_t)(found - text->data) - done : text->bytes - done;
-        r = mt_text_append(out, text->data + done, plain);
-        if (r == 0 && found)
-            r = mt_text_append(out, step->text.data, step->text.bytes);
-        done += plain + (found ? step->from.bytes : 0);
+    while (r == 0 && done < text.bytes) {
+        const char *found = memmem(text.text + done, text.bytes - done, step->from.data, step->from.bytes);
+        const size_t plain = found ? (size_t)(found - text.text) - done : text.bytes - done;
+        r = mt_mapped_keep(out, text, done, plain);
+        done += plain;
+        if (r == 0 && found) {
+            r = mt_mapped_put(out, text, done, step->from.bytes, step->text.data, step->text.bytes);
+            done += step->from.bytes;
+        }
     }
     return r;
 }
 
-static int replace_pattern(const struct step *step, struct mt_regex_scratch *scratch,
-                           const struct mt_text *text, struct mt_text *out)
+static int replace_pattern(const struct step *step, struct mt_regex_scratch *scratch, struct mt_view text,
+                           struct mt_mapped *out)
 {
     size_t done = 0;
     for (;;) {
         size_t start, end;
-        int r = mt_regex_next(step->regex, scratch, text->data, text->bytes, done, &start, &end);
+        int r = mt_regex_next(step->regex, scratch, text.text, text.bytes, done, &start, &end);
         if (r <= 0)
-            return r < 0 ? r : mt_text_append(out, text->data + done, text->bytes - done);
-        if (mt_text_append(out, text->data + done, start - done) < 0 ||
-            mt_text_append(out, step->text.data, step->text.bytes) < 0)
+            return r < 0 ? r : mt_mapped_keep(out, text, done, text.bytes - done);
+        if (mt_mapped_keep(out, text, done, start - done) < 0 ||
+            mt_mapped_put(out, text, start, end - start, step->text.data, step->text.bytes) < 0)
             return -ENOMEM;
         done = end;
     }
 }
 
-static int apply(const struct step *step, struct mt_regex_scratch *scratch, const struct mt_text *text,
-                 struct mt_text *out)
+static int apply(const struct step *step, struct mt_regex_scratch *scratch, struct mt_view text,
+                 struct mt_mapped *out)
 {
     switch (step->kind) {
     case NORMAL_FORM:
@@ -149,30 +178,31 @@ static int apply(const struct step *step, struct mt_regex_scratch *scratch, cons
     case STRIP_ACCENTS:
         return strip_accents(text, out);
     case PREPEND:
-        if (text->bytes && mt_text_append(out, step->text.data, step->text.bytes) < 0)
+        if (text.bytes && mt_mapped_put(out, text, 0, 0, step->text.data, step->text.bytes) < 0)
             return -ENOMEM;
-        return mt_text_append(out, text->data, text->bytes);
+        return mt_mapped_keep(out, text, 0, text.bytes);
     case REPLACE:
         return replace(step, text, out);
     case REPLACE_PATTERN:
         return replace_pattern(step, scratch, text, out);
     case CHARSMAP:
-        return mt_charsmap_apply(step->charsmap, text->data, text->bytes, out);
+        return mt_charsmap_apply(step->charsmap, text, out);
     }
     return -EINVAL;
 }
 
 int mt_normalizer_apply(const struct mt_normalizer *normalizer, struct mt_regex_scratch *scratch,
-                        struct mt_text *text, struct mt_text *spare)
+                        struct mt_mapped *text, struct mt_mapped *spare)
 {
     for (size_t i = 0; i < normalizer->count; i++) {
-        spare->bytes = 0;
-        int r = mt_text_append(spare, "", 0);
+        mt_mapped_clear(spare);
+        spare->tracked = text->tracked;
+        int r = mt_text_append(&spare->text, "", 0);
         if (r == 0)
-            r = apply(&normalizer->steps[i], scratch, text, spare);
+            r = apply(&normalizer->steps[i], scratch, mt_mapped_view(text), spare);
         if (r < 0)
             return r;
-        const struct mt_text swapped = *text;
+        const struct mt_mapped swapped = *text;
         *text = *spare;
         *spare = swapped;
     }

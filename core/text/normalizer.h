@@ -2,8 +2,8 @@
 #ifndef MT_TEXT_NORMALIZER_H
 #define MT_TEXT_NORMALIZER_H
 
+#include "core/text/mapped.h"
 #include "core/text/regex.h"
-#include "core/text/tokenizer.h"
 
 #include <jansson.h>
 
@@ -14,9 +14,10 @@ struct mt_normalizer;
 int mt_normalizer_load(const json_t *json, struct mt_normalizer **normalizer, struct mt_error *error);
 void mt_normalizer_free(struct mt_normalizer *normalizer); /* NULL is fine */
 
-/* Replaces `text` (UTF-8) by its normal form. `spare` is scratch. 0, -ENOMEM or -EINVAL. */
+/* Replaces `text` (UTF-8) by its normal form. `spare` is scratch, tracked as `text` is. 0, -ENOMEM or
+ * -EINVAL. */
 int mt_normalizer_apply(const struct mt_normalizer *normalizer, struct mt_regex_scratch *scratch,
-                        struct mt_text *text, struct mt_text *spare);
+                        struct mt_mapped *text, struct mt_mapped *spare);
 /* Does it do nothing? */
 bool mt_normalizer_is_empty(const struct mt_normalizer *normalizer);
 

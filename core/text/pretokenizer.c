@@ -30,36 +30,36 @@ struct mt_pretokenizer {
 struct run {
     const struct mt_pretokenizer *pretokenizer;
     struct mt_pretokenizer_scratch *scratch;
-    int (*word)(void *context, const char *word, size_t bytes);
+    int (*word)(void *context, struct mt_view word);
     void *context;
 };
 
 /* --- running
  * ------------------------------------------------------------------------------------------------ */
 
-static int run_stage(const struct run *run, size_t index, const char *text, size_t bytes, bool at_start);
+static int run_stage(const struct run *run, size_t index, struct mt_view text, bool at_start);
 
 /* Isolated: matches and what is between them, all as they are. Removed: one of the two. */
-static int split_directly(const struct run *run, size_t index, const char *text, size_t bytes, bool at_start)
+static int split_directly(const struct run *run, size_t index, struct mt_view text, bool at_start)
 {
     const struct stage *stage = &run->pretokenizer->stages[index];
     const bool matches = stage->behavior == ISOLATED || stage->invert;
     const bool between = stage->behavior == ISOLATED || !stage->invert;
     size_t done = 0;
-    while (done < bytes) {
+    while (done < text.bytes) {
         size_t start, end;
-        int r = mt_regex_next(stage->regex, run->scratch->regex, text, bytes, done, &start, &end);
+        int r = mt_regex_next(stage->regex, run->scratch->regex, text.text, text.bytes, done, &start, &end);
         if (r < 0)
             return r;
         if (r == 0)
-            start = end = bytes;
+            start = end = text.bytes;
         if (start > done && between) {
-            r = run_stage(run, index + 1, text + done, start - done, at_start && done == 0);
+            r = run_stage(run, index + 1, mt_view_part(text, done, start - done), at_start && done == 0);
             if (r != 0)
                 return r;
         }
         if (end > start && matches) {
-            r = run_stage(run, index + 1, text + start, end - start, at_start && start == 0);
+            r = run_stage(run, index + 1, mt_view_part(text, start, end - start), at_start && start == 0);
             if (r != 0)
                 return r;
         }
@@ -69,19 +69,19 @@ static int split_directly(const struct run *run, size_t index, const char *text,
 }
 
 /* Ranges [start, end, is match] of the whole text. */
-static int find_ranges(const struct stage *stage, struct mt_regex_scratch *scratch, const char *text,
-                       size_t bytes, struct mt_ids *ranges)
+static int find_ranges(const struct stage *stage, struct mt_regex_scratch *scratch, struct mt_view text,
+                       struct mt_ids *ranges)
 {
-    if (bytes > INT32_MAX)
+    if (text.bytes > INT32_MAX)
         return -EINVAL;
     ranges->count = 0;
-    for (size_t done = 0; done < bytes;) {
+    for (size_t done = 0; done < text.bytes;) {
         size_t start, end;
-        int r = mt_regex_next(stage->regex, scratch, text, bytes, done, &start, &end);
+        int r = mt_regex_next(stage->regex, scratch, text.text, text.bytes, done, &start, &end);
         if (r < 0)
             return r;
         if (r == 0)
-            start = end = bytes;
+            start = end = text.bytes;
         const int32_t before[] = {(int32_t)done, (int32_t)start, stage->invert};
         const int32_t match[] = {(int32_t)start, (int32_t)end, !stage->invert};
         if ((start > done && mt_ids_append(ranges, before, 3) < 0) ||
@@ -120,89 +120,97 @@ static void merge_ranges(enum behavior behavior, struct mt_ids *ranges)
     ranges->count = kept;
 }
 
-static int split_merged(const struct run *run, size_t index, const char *text, size_t bytes, bool at_start)
+static int split_merged(const struct run *run, size_t index, struct mt_view text, bool at_start)
 {
     const struct stage *stage = &run->pretokenizer->stages[index];
     struct mt_ids *ranges = &run->scratch->ranges[index];
-    int r = find_ranges(stage, run->scratch->regex, text, bytes, ranges);
+    int r = find_ranges(stage, run->scratch->regex, text, ranges);
     if (r < 0)
         return r;
     merge_ranges(stage->behavior, ranges);
     for (size_t i = 0; r == 0 && i < ranges->count; i++) {
         const size_t start = (size_t)ranges->data[3 * i], end = (size_t)ranges->data[3 * i + 1];
-        r = run_stage(run, index + 1, text + start, end - start, at_start && start == 0);
+        r = run_stage(run, index + 1, mt_view_part(text, start, end - start), at_start && start == 0);
     }
     return r;
 }
 
-static int prefix_blank(const struct run *run, size_t index, const char *text, size_t bytes, bool at_start)
+/* The stage's own text, empty. */
+static struct mt_mapped *own_text(const struct run *run, size_t index, struct mt_view text)
 {
-    struct mt_text *own = &run->scratch->texts[index];
-    if (bytes && text[0] == ' ')
-        return run_stage(run, index + 1, text, bytes, at_start);
-    own->bytes = 0;
-    if (mt_text_append(own, " ", 1) < 0 || mt_text_append(own, text, bytes) < 0)
+    struct mt_mapped *own = &run->scratch->texts[index];
+    mt_mapped_clear(own);
+    own->tracked = text.spans;
+    return own;
+}
+
+static int prefix_blank(const struct run *run, size_t index, struct mt_view text, bool at_start)
+{
+    if (text.bytes && text.text[0] == ' ')
+        return run_stage(run, index + 1, text, at_start);
+    struct mt_mapped *own = own_text(run, index, text);
+    if (mt_mapped_put(own, text, 0, 0, " ", 1) < 0 || mt_mapped_keep(own, text, 0, text.bytes) < 0)
         return -ENOMEM;
-    return run_stage(run, index + 1, own->data, own->bytes, at_start);
+    return run_stage(run, index + 1, mt_mapped_view(own), at_start);
 }
 
 /* Blanks become the replacement, and each begins a word. */
-static int metaspace(const struct run *run, size_t index, const char *text, size_t bytes, bool at_start)
+static int metaspace(const struct run *run, size_t index, struct mt_view text, bool at_start)
 {
     const struct stage *stage = &run->pretokenizer->stages[index];
     const size_t length = strlen(stage->replacement);
-    struct mt_text *own = &run->scratch->texts[index];
     const bool there =
-        bytes && (text[0] == ' ' || (bytes >= length && memcmp(text, stage->replacement, length) == 0));
-    own->bytes = 0;
+        text.bytes &&
+        (text.text[0] == ' ' || (text.bytes >= length && memcmp(text.text, stage->replacement, length) == 0));
+    struct mt_mapped *own = own_text(run, index, text);
     int r = 0;
     if (!there && (stage->prepend == PREPEND_ALWAYS || (stage->prepend == PREPEND_FIRST && at_start)))
-        r = mt_text_append(own, stage->replacement, length);
-    for (size_t done = 0; r == 0 && done < bytes;) {
-        const char *blank = memchr(text + done, ' ', bytes - done);
-        const size_t plain = blank ? (size_t)(blank - text) - done : bytes - done;
-        r = mt_text_append(own, text + done, plain);
+        r = mt_mapped_put(own, text, 0, 0, stage->replacement, length);
+    for (size_t done = 0; r == 0 && done < text.bytes;) {
+        const char *blank = memchr(text.text + done, ' ', text.bytes - done);
+        const size_t plain = blank ? (size_t)(blank - text.text) - done : text.bytes - done;
+        r = mt_mapped_keep(own, text, done, plain);
+        done += plain;
         if (r == 0 && blank)
-            r = mt_text_append(own, stage->replacement, length);
-        done += plain + (blank ? 1 : 0);
+            r = mt_mapped_put(own, text, done++, 1, stage->replacement, length);
     }
     if (r < 0)
         return r;
-    return stage->regex ? split_merged(run, index, own->data, own->bytes, at_start)
-                        : run_stage(run, index + 1, own->data, own->bytes, at_start);
+    return stage->regex ? split_merged(run, index, mt_mapped_view(own), at_start)
+                        : run_stage(run, index + 1, mt_mapped_view(own), at_start);
 }
 
-static int run_stage(const struct run *run, size_t index, const char *text, size_t bytes, bool at_start)
+static int run_stage(const struct run *run, size_t index, struct mt_view text, bool at_start)
 {
     if (index == run->pretokenizer->count)
-        return run->word(run->context, text, bytes);
+        return run->word(run->context, text);
     switch (run->pretokenizer->stages[index].kind) {
     case PREFIX_BLANK:
-        return prefix_blank(run, index, text, bytes, at_start);
+        return prefix_blank(run, index, text, at_start);
     case METASPACE:
-        return metaspace(run, index, text, bytes, at_start);
+        return metaspace(run, index, text, at_start);
     case SPLIT:
         break;
     }
     const enum behavior behavior = run->pretokenizer->stages[index].behavior;
-    return behavior == ISOLATED || behavior == REMOVED ? split_directly(run, index, text, bytes, at_start)
-                                                       : split_merged(run, index, text, bytes, at_start);
+    return behavior == ISOLATED || behavior == REMOVED ? split_directly(run, index, text, at_start)
+                                                       : split_merged(run, index, text, at_start);
 }
 
 int mt_pretokenizer_run(const struct mt_pretokenizer *pretokenizer, struct mt_pretokenizer_scratch *scratch,
-                        const char *text, size_t bytes, bool at_start,
-                        int (*word)(void *context, const char *word, size_t bytes), void *context)
+                        struct mt_view text, bool at_start, int (*word)(void *context, struct mt_view word),
+                        void *context)
 {
     const struct run run = {
         .pretokenizer = pretokenizer, .scratch = scratch, .word = word, .context = context};
-    return bytes ? run_stage(&run, 0, text, bytes, at_start) : 0;
+    return text.bytes ? run_stage(&run, 0, text, at_start) : 0;
 }
 
 void mt_pretokenizer_scratch_free(struct mt_pretokenizer_scratch *scratch)
 {
     mt_regex_scratch_free(scratch->regex);
     for (size_t i = 0; i < MT_PRETOKENIZER_STAGES; i++) {
-        mt_text_free(&scratch->texts[i]);
+        mt_mapped_free(&scratch->texts[i]);
         mt_ids_free(&scratch->ranges[i]);
     }
 }

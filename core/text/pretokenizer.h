@@ -2,8 +2,8 @@
 #ifndef MT_TEXT_PRETOKENIZER_H
 #define MT_TEXT_PRETOKENIZER_H
 
+#include "core/text/mapped.h"
 #include "core/text/regex.h"
-#include "core/text/tokenizer.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -21,7 +21,7 @@ bool mt_pretokenizer_is_byte_level(const struct mt_pretokenizer *pretokenizer);
 /* Of one thread. Starts as {0}. */
 struct mt_pretokenizer_scratch {
     struct mt_regex_scratch *regex;
-    struct mt_text texts[MT_PRETOKENIZER_STAGES];
+    struct mt_mapped texts[MT_PRETOKENIZER_STAGES];
     struct mt_ids ranges[MT_PRETOKENIZER_STAGES];
 };
 void mt_pretokenizer_scratch_free(struct mt_pretokenizer_scratch *scratch);
@@ -29,7 +29,7 @@ void mt_pretokenizer_scratch_free(struct mt_pretokenizer_scratch *scratch);
 /* Calls `word` with every word of the text, in order. `at_start`: the text is the beginning of the whole one.
  * 0, or the first result of `word` that is not 0, -ENOMEM, -EINVAL. */
 int mt_pretokenizer_run(const struct mt_pretokenizer *pretokenizer, struct mt_pretokenizer_scratch *scratch,
-                        const char *text, size_t bytes, bool at_start,
-                        int (*word)(void *context, const char *word, size_t bytes), void *context);
+                        struct mt_view text, bool at_start, int (*word)(void *context, struct mt_view word),
+                        void *context);
 
 #endif

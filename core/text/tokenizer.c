@@ -111,7 +111,16 @@ const char *mt_tokenizer_fingerprint(const struct mt_tokenizer *tokenizer)
 int mt_tokenizer_encode(const struct mt_tokenizer *tokenizer, const char *text, size_t bytes,
                         bool add_special, struct mt_ids *ids, struct mt_error *error)
 {
-    return tokenizer->ops->encode(tokenizer, text, bytes, add_special, ids, error);
+    return tokenizer->ops->encode(tokenizer, text, bytes, add_special, ids, NULL, error);
+}
+
+int mt_tokenizer_encode_spans(const struct mt_tokenizer *tokenizer, const char *text, size_t bytes,
+                              bool add_special, struct mt_ids *ids, struct mt_spans *spans,
+                              struct mt_error *error)
+{
+    if (spans && bytes >= UINT32_MAX)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_DATA, "a text of %zu bytes is too long", bytes);
+    return tokenizer->ops->encode(tokenizer, text, bytes, add_special, ids, spans, error);
 }
 
 void mt_tokenizer_single_begin(const struct mt_tokenizer *tokenizer, struct mt_ids *ids, size_t first)

@@ -29,6 +29,18 @@ void mt_text_free(struct mt_text *text);                                  /* lea
 /* Appends `data` with each maximal ill-formed UTF-8 part replaced by U+FFFD (Unicode 15, section 3.9). */
 int mt_text_append_utf8(struct mt_text *text, const char *data, size_t bytes);
 
+/* Places of a text: bytes [begin, end). A list starts as {0}. */
+struct mt_span {
+    uint32_t begin, end;
+};
+struct mt_spans {
+    struct mt_span *data;
+    size_t count, capacity;
+};
+int mt_spans_append(struct mt_spans *spans, struct mt_span span,
+                    size_t count);          /* `count` times; 0 or -ENOMEM */
+void mt_spans_free(struct mt_spans *spans); /* leaves {0} */
+
 #define MT_TOKEN_NONE (-1)
 
 struct mt_tokenizer;
@@ -57,6 +69,16 @@ const char *mt_tokenizer_fingerprint(const struct mt_tokenizer *tokenizer);
  * more steps than its bound, or its model has no token for a character and none for unknown ones. */
 int mt_tokenizer_encode(const struct mt_tokenizer *tokenizer, const char *text, size_t bytes,
                         bool add_special, struct mt_ids *ids, struct mt_error *error);
+
+/* The same, and appends to `spans` (NULL: not wanted) for each id where it comes from in `text`, so that a
+ * conversation can be rendered whole, tokenised once, as `transformers` does, and its learned parts found in
+ * the tokens. Spans come in the order of the text and do not overlap, but that the tokens of one character
+ * that is several (its bytes, its parts) each have the whole of it, and a blank that the tokenizer puts
+ * before a text has the place of the character after it. What is put around a text (add_special) has an empty
+ * span. Texts of 4 GiB and more are refused (-EINVAL). */
+int mt_tokenizer_encode_spans(const struct mt_tokenizer *tokenizer, const char *text, size_t bytes,
+                              bool add_special, struct mt_ids *ids, struct mt_spans *spans,
+                              struct mt_error *error);
 
 /* A text that brings its own begin token (written out, or by its template) gets no second one: of two at
  * `first`, one is taken away. */
@@ -92,7 +114,7 @@ struct mt_decode_state {
 struct mt_tokenizer_ops {
     const char *kind;
     int (*encode)(const struct mt_tokenizer *tokenizer, const char *text, size_t bytes, bool add_special,
-                  struct mt_ids *ids, struct mt_error *error);
+                  struct mt_ids *ids, struct mt_spans *spans, struct mt_error *error); /* spans may be NULL */
     /* Appends the bytes of one token and notes in `state` what the next one depends on. 0 or -ENOMEM. */
     int (*piece)(const struct mt_tokenizer *tokenizer, int32_t id, bool skip_special,
                  struct mt_decode_state *state, struct mt_text *text);

@@ -63,3 +63,19 @@ size_t mt_utf8_before(const char *text, size_t bytes, uint32_t *character)
     mt_utf8_next(text + bytes - length, length, character);
     return length;
 }
+
+size_t mt_grapheme_bytes(const char *text, size_t bytes)
+{
+    uint32_t character, following;
+    utf8proc_int32_t state = 0;
+    size_t end = (size_t)mt_utf8_next(text, bytes, &character);
+    while (end < bytes) {
+        const size_t length = (size_t)mt_utf8_next(text + end, bytes - end, &following);
+        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)character, (utf8proc_int32_t)following,
+                                             &state))
+            break;
+        character = following;
+        end += length;
+    }
+    return end;
+}

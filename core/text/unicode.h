@@ -12,4 +12,7 @@ bool mt_is_word(uint32_t character);        /* \w of Unicode's regular expressio
 /* The character that ends before `bytes` in a text that is UTF-8 (bytes > 0); returns its length. */
 size_t mt_utf8_before(const char *text, size_t bytes, uint32_t *character);
 
+/* Where the grapheme that begins a text that is UTF-8 (bytes > 0) ends. */
+size_t mt_grapheme_bytes(const char *text, size_t bytes);
+
 #endif

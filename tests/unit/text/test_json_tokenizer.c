@@ -108,6 +108,51 @@ static void the_ids_are_those_of_the_library(void **state)
     mt_tokenizer_free(tokenizer);
 }
 
+/* Every kind: spans are in order and in the text, together they cover all of it that is no blank, and a token
+ * written in plain ASCII stands at its place. */
+static void spans_tell_where_tokens_come_from(void **state)
+{
+    static const char *const kinds[] = {"gpt2",    "gpt2_prefix_space", "llama3",  "qwen2",   "llama2",
+                                        "gemma",   "metaspace",         "mistral", "unigram", "unigram_bytes",
+                                        "deepseek"};
+    static const char text[] = "Hello <|end|>  w\xc3\xb6rld e\xcc\x81\xff\xe6\x88\x91 x";
+    (void)state;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        struct mt_tokenizer *tokenizer = load_golden(kinds[k]);
+        struct mt_error error = {0};
+        struct mt_ids ids = {0}, plain = encode(tokenizer, text, sizeof text - 1, true);
+        struct mt_spans spans = {0};
+        bool covered[sizeof text] = {false};
+        uint32_t begin = 0;
+        mt_assert_ok(mt_tokenizer_encode_spans(tokenizer, text, sizeof text - 1, true, &ids, &spans, &error),
+                     &error);
+        assert_int_equal(ids.count, plain.count);
+        assert_memory_equal(ids.data, plain.data, ids.count * sizeof *ids.data);
+        assert_int_equal(spans.count, ids.count);
+        for (size_t i = 0; i < spans.count; i++) {
+            assert_true(spans.data[i].begin >= begin && spans.data[i].end >= spans.data[i].begin &&
+                        spans.data[i].end < sizeof text);
+            begin = spans.data[i].begin;
+            for (size_t at = begin; at < spans.data[i].end; at++)
+                covered[at] = true;
+            struct mt_text piece = {0};
+            mt_tokenizer_decode(tokenizer, &ids.data[i], 1, false, &piece, &error);
+            if (strcmp(piece.data, "<|end|>") == 0) {
+                assert_int_equal(spans.data[i].begin, 6);
+                assert_int_equal(spans.data[i].end, 13);
+            }
+            mt_text_free(&piece);
+        }
+        assert_true(spans.data[0].begin == 0 && spans.data[0].end == 0); /* the begin token */
+        for (size_t at = 0; at < sizeof text - 1; at++)
+            assert_true(covered[at] || text[at] == ' ');
+        mt_ids_free(&ids);
+        mt_ids_free(&plain);
+        mt_spans_free(&spans);
+        mt_tokenizer_free(tokenizer);
+    }
+}
+
 static void text_that_is_not_utf8_is_encoded_with_replacement_characters(void **state)
 {
     (void)state;
@@ -420,6 +465,7 @@ int main(void)
         GOLDEN_TEST("gemma"),
         GOLDEN_TEST("unigram"),
         GOLDEN_TEST("unigram_bytes"),
+        cmocka_unit_test(spans_tell_where_tokens_come_from),
         cmocka_unit_test(text_that_is_not_utf8_is_encoded_with_replacement_characters),
         cmocka_unit_test(a_zero_byte_is_a_character_like_others),
         cmocka_unit_test(a_million_characters_without_a_blank_end_soon_and_come_back),

@@ -1,0 +1,97 @@
+#include "core/text/mapped.h"
+
+#include "core/base/size.h"
+#include "core/text/utf8.h"
+
+#include <stdlib.h>
+
+int mt_spans_append(struct mt_spans *spans, struct mt_span span, size_t count)
+{
+    size_t needed, bytes;
+    if (!mt_size_add(spans->count, count, &needed))
+        return -ENOMEM;
+    if (needed > spans->capacity) {
+        const size_t capacity = mt_size_max(needed, mt_size_max(spans->capacity * 2, 64));
+        void *data = mt_size_mul(capacity, sizeof *spans->data, &bytes) ? realloc(spans->data, bytes) : NULL;
+        if (!data)
+            return -ENOMEM;
+        spans->data = data;
+        spans->capacity = capacity;
+    }
+    while (spans->count < needed)
+        spans->data[spans->count++] = span;
+    return 0;
+}
+
+void mt_spans_free(struct mt_spans *spans)
+{
+    free(spans->data);
+    *spans = (struct mt_spans){0};
+}
+
+void mt_mapped_free(struct mt_mapped *mapped)
+{
+    mt_text_free(&mapped->text);
+    mt_spans_free(&mapped->spans);
+    *mapped = (struct mt_mapped){0};
+}
+
+void mt_mapped_clear(struct mt_mapped *mapped)
+{
+    mapped->text.bytes = 0;
+    mapped->spans.count = 0;
+}
+
+int mt_mapped_keep(struct mt_mapped *mapped, struct mt_view view, size_t offset, size_t bytes)
+{
+    if (mapped->tracked) {
+        for (size_t i = 0; i < bytes; i++)
+            if (mt_spans_append(&mapped->spans, view.spans[offset + i], 1) < 0)
+                return -ENOMEM;
+    }
+    return mt_text_append(&mapped->text, view.text ? view.text + offset : NULL, bytes);
+}
+
+/* Where the part of a view comes from; what is inserted has the place of what follows it. */
+static struct mt_span source_of(struct mt_view view, size_t offset, size_t bytes)
+{
+    if (bytes)
+        return (struct mt_span){view.spans[offset].begin, view.spans[offset + bytes - 1].end};
+    if (offset < view.bytes)
+        return view.spans[offset];
+    const uint32_t end = offset ? view.spans[offset - 1].end : 0;
+    return (struct mt_span){end, end};
+}
+
+int mt_mapped_put(struct mt_mapped *mapped, struct mt_view view, size_t offset, size_t bytes,
+                  const char *data, size_t data_bytes)
+{
+    if (mapped->tracked && mt_spans_append(&mapped->spans, source_of(view, offset, bytes), data_bytes) < 0)
+        return -ENOMEM;
+    return mt_text_append(&mapped->text, data, data_bytes);
+}
+
+int mt_mapped_begin(struct mt_mapped *mapped, const char *text, size_t bytes)
+{
+    mt_mapped_clear(mapped);
+    mapped->tracked = true;
+    int r = bytes < UINT32_MAX ? mt_text_append(&mapped->text, NULL, 0) : -ENOMEM;
+    for (size_t i = 0; r == 0 && i < bytes;) {
+        uint32_t character;
+        const int length = mt_utf8_next(text + i, bytes - i, &character);
+        const size_t step = length > 0                     ? (size_t)length
+                            : length == MT_UTF8_INCOMPLETE ? bytes - i
+                                                           : (size_t)-length;
+        for (size_t k = 0; r == 0 && length > 0 && k < step; k++) {
+            const uint32_t at = (uint32_t)(i + k);
+            r = mt_spans_append(&mapped->spans, (struct mt_span){at, at + 1}, 1);
+        }
+        if (r == 0 && length <= 0)
+            r = mt_spans_append(&mapped->spans, (struct mt_span){(uint32_t)i, (uint32_t)(i + step)}, 3);
+        if (r == 0)
+            r = length > 0 ? mt_text_append(&mapped->text, text + i, step)
+                           : mt_text_append(&mapped->text, "\xef\xbf\xbd", 3);
+        i += step;
+    }
+    return r;
+}

@@ -1,0 +1,302 @@
+/* Encoding and decoding with a tokenizer of parts. A text goes through: the added tokens that are looked for
+ * in it as it is; between them the normalizer; the added tokens that are looked for after that; between those
+ * the pre-tokenizer; and its words through the model. */
+#include "core/text/pipeline.h"
+
+#include "core/base/cleanup.h"
+#include "core/base/file.h"
+#include "core/base/sha256.h"
+#include "core/text/align.h"
+#include "core/text/utf8.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct encoding {
+    const struct mt_pipeline *tokenizer;
+    struct mt_ids *ids;
+    struct mt_spans *spans; /* or NULL */
+    struct mt_pretokenizer_scratch scratch;
+    struct mt_mapped normal, spare;
+    struct mt_view whole, part; /* the text; a part between added tokens, normal */
+    bool at_start;              /* the part at hand begins the text */
+};
+
+static int out_of_memory(struct mt_error *error)
+{
+    return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory in the tokenizer");
+}
+
+/* --- encoding
+ * ----------------------------------------------------------------------------------------------- */
+
+static int push_token(struct encoding *encoding, int32_t token, struct mt_view source)
+{
+    int r = mt_ids_push(encoding->ids, token);
+    if (r == 0 && encoding->spans)
+        r = mt_spans_append(encoding->spans,
+                            (struct mt_span){source.spans[0].begin, source.spans[source.bytes - 1].end}, 1);
+    return r;
+}
+
+static int encode_word(void *context, struct mt_view word)
+{
+    struct encoding *encoding = context;
+    const struct mt_pipeline *tokenizer = encoding->tokenizer;
+    const size_t first = encoding->ids->count;
+    int r = tokenizer->unigram ? mt_unigram_encode(tokenizer->unigram, word.text, word.bytes, encoding->ids)
+                               : mt_bpe_encode(tokenizer->bpe, word.text, word.bytes, encoding->ids);
+    if (r == 0 && encoding->spans)
+        r = mt_align_word(&tokenizer->vocab, tokenizer->bpe ? mt_bpe_affixes(tokenizer->bpe) : NULL, word,
+                          encoding->ids->data + first, encoding->ids->count - first, encoding->spans);
+    return r;
+}
+
+static int encode_normal_part(void *context, const char *text, size_t offset, size_t bytes, int32_t token)
+{
+    struct encoding *encoding = context;
+    (void)text;
+    const struct mt_view part = mt_view_part(encoding->part, offset, bytes);
+    if (token != MT_TOKEN_NONE)
+        return push_token(encoding, token, part);
+    return mt_pretokenizer_run(encoding->tokenizer->pretokenizer, &encoding->scratch, part,
+                               encoding->at_start && offset == 0, encode_word, encoding);
+}
+
+static int encode_part(void *context, const char *text, size_t offset, size_t bytes, int32_t token)
+{
+    struct encoding *encoding = context;
+    const struct mt_pipeline *tokenizer = encoding->tokenizer;
+    (void)text;
+    encoding->part = mt_view_part(encoding->whole, offset, bytes);
+    if (token != MT_TOKEN_NONE)
+        return push_token(encoding, token, encoding->part);
+    encoding->at_start = offset == 0;
+    if (!mt_normalizer_is_empty(tokenizer->normalizer)) {
+        mt_mapped_clear(&encoding->normal);
+        encoding->normal.tracked = encoding->spans;
+        int r = mt_mapped_keep(&encoding->normal, encoding->part, 0, bytes);
+        if (r == 0)
+            r = mt_normalizer_apply(tokenizer->normalizer, encoding->scratch.regex, &encoding->normal,
+                                    &encoding->spare);
+        if (r < 0)
+            return r;
+        encoding->part = mt_mapped_view(&encoding->normal);
+    }
+    return mt_added_split(tokenizer->added_normalized, encoding->part.text, encoding->part.bytes,
+                          encode_normal_part, encoding);
+}
+
+static bool is_utf8(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes;) {
+        uint32_t character;
+        const int length = mt_utf8_next(text + i, bytes - i, &character);
+        if (length <= 0)
+            return false;
+        i += (size_t)length;
+    }
+    return true;
+}
+
+/* Ids put around the text: they come from no part of it. */
+static int push_around(struct encoding *encoding, const struct mt_ids *ids, size_t at)
+{
+    const struct mt_span nowhere = {(uint32_t)at, (uint32_t)at};
+    int r = mt_ids_append(encoding->ids, ids->data, ids->count);
+    return r == 0 && encoding->spans ? mt_spans_append(encoding->spans, nowhere, ids->count) : r;
+}
+
+static int encode_text(struct encoding *encoding, size_t bytes, bool add_special)
+{
+    const struct mt_pipeline *tokenizer = encoding->tokenizer;
+    encoding->scratch.regex = mt_regex_scratch_new();
+    if (!encoding->scratch.regex)
+        return -ENOMEM;
+    int r = add_special ? push_around(encoding, &tokenizer->prefix, 0) : 0;
+    if (r == 0)
+        r = mt_added_split(tokenizer->added, encoding->whole.text, encoding->whole.bytes, encode_part,
+                           encoding);
+    if (r == 0 && add_special)
+        r = push_around(encoding, &tokenizer->suffix, bytes);
+    return r;
+}
+
+static int encode(const struct mt_tokenizer *base, const char *text, size_t bytes, bool add_special,
+                  struct mt_ids *ids, struct mt_spans *spans, struct mt_error *error)
+{
+    struct encoding encoding = {
+        .tokenizer = (const struct mt_pipeline *)base,
+        .ids = ids,
+        .spans = spans,
+        .whole = {text, bytes, NULL},
+    };
+    struct mt_mapped fixed = {0}; /* a text that is not UTF-8 becomes one, with U+FFFD */
+    int r = 0;
+    if (spans)
+        r = mt_mapped_begin(&fixed, text, bytes);
+    else if (!is_utf8(text, bytes))
+        r = mt_text_append_utf8(&fixed.text, text, bytes);
+    if (r == 0 && fixed.text.data)
+        encoding.whole = mt_mapped_view(&fixed);
+    if (r == 0)
+        r = encode_text(&encoding, bytes, add_special);
+    mt_pretokenizer_scratch_free(&encoding.scratch);
+    mt_mapped_free(&encoding.normal);
+    mt_mapped_free(&encoding.spare);
+    mt_mapped_free(&fixed);
+    if (r == -ENOMEM)
+        return out_of_memory(error);
+    if (r < 0)
+        return mt_error_set(
+            error, r, MT_REASON_BAD_DATA,
+            "the tokenizer cannot encode the text: a pattern needs more steps than its bound, or there is "
+            "no token for a character and none for unknown ones");
+    return 0;
+}
+
+/* --- decoding
+ * ----------------------------------------------------------------------------------------------- */
+
+static int piece(const struct mt_tokenizer *base, int32_t id, bool skip_special,
+                 struct mt_decode_state *state, struct mt_text *text)
+{
+    const struct mt_pipeline *tokenizer = (const struct mt_pipeline *)base;
+    if (!mt_vocab_has(&tokenizer->pieces, id) || (skip_special && tokenizer->special[id]))
+        return 0;
+    size_t bytes;
+    const char *data = mt_vocab_text(&tokenizer->pieces, id, &bytes);
+    const bool first = state->tokens++ == 0;
+    if (tokenizer->join && !first && mt_text_append(text, " ", 1) < 0)
+        return -ENOMEM;
+    while (bytes && *data == ' ' &&
+           ((tokenizer->strip_first && first) ||
+            (!state->started && state->stripped < tokenizer->strip_start))) {
+        state->stripped++;
+        data++;
+        bytes--;
+    }
+    state->started = state->started || bytes;
+    return mt_text_append(text, data, bytes);
+}
+
+/* --- files
+ * -------------------------------------------------------------------------------------------------- */
+
+static const char *const file_names[MT_PIPELINE_FILES] = {
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+    "merges.txt",     "tokenizer.model",       "chat_template.jinja",
+};
+
+static int open_files(struct mt_pipeline *tokenizer, const char *folder, struct mt_error *error)
+{
+    for (size_t i = 0; i < MT_PIPELINE_FILES; i++) {
+        mt_autofree char *path = mt_path_join(folder, file_names[i]);
+        if (!path)
+            return out_of_memory(error);
+        tokenizer->files[i].name = file_names[i];
+        tokenizer->files[i].fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (tokenizer->files[i].fd < 0 && errno != ENOENT)
+            return mt_error_set_errno(error, MT_REASON_BAD_MODEL, "cannot read %s", path);
+    }
+    return 0;
+}
+
+static int copy_file(int fd, const char *path, struct mt_error *error)
+{
+    struct stat status;
+    if (fstat(fd, &status) < 0)
+        return mt_error_set_errno(error, MT_REASON_IO, "cannot copy a file of the tokenizer to %s", path);
+    const size_t bytes = (size_t)status.st_size;
+    mt_autofree char *data = malloc(bytes + 1);
+    if (!data)
+        return out_of_memory(error);
+    int r = mt_fd_pread_all(fd, data, bytes, 0);
+    if (r < 0) {
+        errno = -r;
+        return mt_error_set_errno(error, MT_REASON_IO, "cannot copy a file of the tokenizer to %s", path);
+    }
+    return mt_file_write_atomic(path, data, bytes, 0666, error);
+}
+
+static int save(const struct mt_tokenizer *base, const char *folder, struct mt_error *error)
+{
+    const struct mt_pipeline *tokenizer = (const struct mt_pipeline *)base;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < MT_PIPELINE_FILES; i++) {
+        if (tokenizer->files[i].fd < 0)
+            continue;
+        mt_autofree char *path = mt_path_join(folder, tokenizer->files[i].name);
+        r = path ? copy_file(tokenizer->files[i].fd, path, error) : out_of_memory(error);
+    }
+    return r;
+}
+
+/* The file as it is, and the three ids that come from beside it. */
+static int make_fingerprint(struct mt_pipeline *tokenizer, const char *folder, const char *main,
+                            struct mt_error *error)
+{
+    char hex[65], ids[64];
+    mt_autofree char *path = mt_path_join(folder, main);
+    if (!path)
+        return out_of_memory(error);
+    int r = mt_file_sha256(path, hex, error);
+    if (r < 0)
+        return r;
+    struct mt_sha256 hash;
+    uint8_t digest[32];
+    snprintf(ids, sizeof ids, " %d %d %d", tokenizer->base.begin, tokenizer->base.end, tokenizer->base.pad);
+    mt_sha256_init(&hash);
+    mt_sha256_update(&hash, hex, strlen(hex));
+    mt_sha256_update(&hash, ids, strlen(ids));
+    mt_sha256_final(&hash, digest);
+    mt_sha256_hex(digest, tokenizer->base.fingerprint);
+    return 0;
+}
+
+int mt_pipeline_seal(struct mt_pipeline *tokenizer, const char *folder, const char *main,
+                     struct mt_error *error)
+{
+    int r = open_files(tokenizer, folder, error);
+    return r < 0 ? r : make_fingerprint(tokenizer, folder, main, error);
+}
+
+void mt_pipeline_free(struct mt_pipeline *tokenizer)
+{
+    for (size_t i = 0; i < MT_PIPELINE_FILES; i++)
+        if (tokenizer->files[i].fd >= 0)
+            close(tokenizer->files[i].fd);
+    mt_bpe_free(tokenizer->bpe);
+    mt_unigram_free(tokenizer->unigram);
+    mt_pretokenizer_free(tokenizer->pretokenizer);
+    mt_normalizer_free(tokenizer->normalizer);
+    mt_added_free(tokenizer->added);
+    mt_added_free(tokenizer->added_normalized);
+    mt_vocab_free(&tokenizer->vocab);
+    mt_vocab_free(&tokenizer->pieces);
+    mt_ids_free(&tokenizer->prefix);
+    mt_ids_free(&tokenizer->suffix);
+    free(tokenizer->special);
+    free(tokenizer);
+}
+
+static void free_tokenizer(struct mt_tokenizer *base)
+{
+    mt_pipeline_free((struct mt_pipeline *)base);
+}
+
+struct mt_pipeline *mt_pipeline_new(const char *kind)
+{
+    struct mt_pipeline *tokenizer = calloc(1, sizeof *tokenizer);
+    if (!tokenizer)
+        return NULL;
+    tokenizer->ops = (struct mt_tokenizer_ops){
+        .kind = kind, .encode = encode, .piece = piece, .save = save, .free = free_tokenizer};
+    tokenizer->base = (struct mt_tokenizer){
+        .ops = &tokenizer->ops, .begin = MT_TOKEN_NONE, .end = MT_TOKEN_NONE, .pad = MT_TOKEN_NONE};
+    for (size_t i = 0; i < MT_PIPELINE_FILES; i++)
+        tokenizer->files[i].fd = -1;
+    return tokenizer;
+}
