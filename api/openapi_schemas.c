@@ -84,6 +84,8 @@ const char mt_openapi_schemas[] =
         "'parameters': {'type': 'integer'}, 'trainable_parameters': {'type': 'integer'}, "
         "'sequences_per_step': {'type': 'integer'}, 'tokens_per_step': {'type': 'integer'}, "
         "'micro_batch_size': {'type': 'integer'}, 'largest_micro_batch_size': {'type': 'integer'}, "
+        "'checkpoint_interval': {'type': 'integer'}, 'head_pieces': {'type': 'integer'}, "
+        "'lowered': {'type': 'object'}, "
         "'device': {'type': 'object', 'properties': {'kind': {'type': 'string'}, "
         "'total_bytes': {'type': 'integer'}}, 'required': ['kind', 'total_bytes']}, "
         "'host': {'type': 'object', 'properties': {'total_bytes': {'type': 'integer'}}, "

@@ -244,10 +244,23 @@ static void check_batch(struct mt_job_reader *reader)
                         batch * steps * number_at(reader, "/dataset/max_seq_len"));
 }
 
+/* Layers that are visited together are recomputed together. */
+static void check_memory(struct mt_job_reader *reader)
+{
+    const char *recompute = json_string_value(mt_reader_get(reader, "/memory/recompute"));
+    const double interval = number_at(reader, "/memory/checkpoint_interval");
+    if (recompute && strcmp(recompute, "never") == 0 && interval > 1)
+        mt_reader_error(reader, MT_REASON_BAD_JOB, mt_reader_origin(reader, "/memory/recompute"), NULL,
+                        "recompute: never keeps what every layer computes, and checkpoint_interval: %.0f "
+                        "recomputes %.0f layers from one input: leave one of them out",
+                        interval, interval);
+}
+
 void mt_job_check(struct mt_job_reader *reader)
 {
     check_model(reader);
     check_dataset(reader);
     check_steps(reader);
     check_batch(reader);
+    check_memory(reader);
 }

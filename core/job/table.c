@@ -307,12 +307,15 @@ const struct mt_job_key mt_job_keys[] = {
         "Gradient slabs on the device that wait to be copied to the host.", RANGE(1, MAX_COUNT), DEFAULT("4"),
         UNIT("slabs")),
     KEY("/memory/checkpoint_interval", MT_KEY_COUNT, FIELD(memory.checkpoint_interval),
-        "Keep the input of every k-th layer for the backward pass; k layers are then resident together.",
+        "Keep the input of every k-th layer for the backward pass; k layers are then resident and recomputed "
+        "together. Where the device has no room for them, fewer are, and the run says so.",
         RANGE(1, 64), DEFAULT("1"), UNIT("layers")),
     KEY("/memory/activation_offload", MT_KEY_CHOICE, FIELD(memory.activation_offload),
         "Whether kept inputs wait in host memory.", CHOICES(offloads), DEFAULT("\"auto\"")),
     KEY("/memory/recompute", MT_KEY_CHOICE, FIELD(memory.recompute),
-        "Whether a layer is computed again in the backward pass or its activations are kept.",
+        "Whether a layer is computed again in the backward pass or its activations are kept; `auto` keeps "
+        "what "
+        "fits, last layers first.",
         CHOICES(recomputes), DEFAULT("\"auto\"")),
     KEY("/memory/device_limit", MT_KEY_BYTES, FIELD(memory.device_limit_bytes),
         "Memory of the device `cpu-discrete`, as `64MiB`.", RANGE(1048576, 1e15), UNIT("bytes"),

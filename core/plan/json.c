@@ -81,6 +81,14 @@ json_t *mt_plan_json(const struct mt_plan *plan)
         "critical_path", stages_json(plan->critical), "bound_by", mt_plan_stage_name(plan->bound_by),
         "step_seconds", plan->step_seconds, "tokens_per_second", plan->tokens_per_second, "rates",
         rates_json(&plan->machine));
+    if (json) {
+        json_object_set_new(json, "checkpoint_interval", number(plan->checkpoint_interval));
+        json_object_set_new(json, "head_pieces", number(plan->head_pieces));
+        if (plan->fits && plan->checkpoint_interval < plan->asked_interval)
+            json_object_set_new(
+                json, "lowered",
+                json_pack("{s:o}", "memory.checkpoint_interval", number(plan->checkpoint_interval)));
+    }
     if (json && !plan->fits) {
         json_object_set_new(json, "problem", json_string(plan->problem));
         const bool hopeless = plan->store.total > plan->machine.host_bytes;

@@ -100,11 +100,13 @@ static size_t host_bytes(const struct planning *planning, const struct mt_execut
            (planning->plan->machine.borrows_memory ? memory->device.total : 0);
 }
 
-/* Whether an executor with these options can be made, on the device and on the host. */
-static bool can(struct planning *planning, const struct mt_executor_options *options)
+/* Whether an executor with these options, or a lower checkpoint_interval, can be made, on the device and on
+ * the host. */
+static bool can(struct planning *planning, const struct mt_executor_options *wanted)
 {
     struct mt_executor *executor;
-    if (mt_executor_new(planning->store, planning->device, NULL, options, &executor, NULL) < 0)
+    struct mt_executor_options options = *wanted;
+    if (mt_executor_settle(planning->store, planning->device, NULL, &options, 0, 0, &executor, NULL) < 0)
         return false;
     struct mt_executor_memory memory;
     mt_executor_memory(executor, &memory);
@@ -142,17 +144,17 @@ static size_t largest_micro_batch(struct planning *planning)
 
 /* ---- what would fit ---- */
 
-/* Settings that cost memory, in the order in which saving on them hurts. */
-enum saving { MICRO_BATCH, RECOMPUTE, OFFLOAD, INTERVAL, GRAD_SLABS, SEQUENCES, TOKENS, NUM_SAVINGS };
+/* Settings that cost memory, in the order in which saving on them hurts. checkpoint_interval is lowered by
+ * any run. */
+enum saving { MICRO_BATCH, RECOMPUTE, OFFLOAD, GRAD_SLABS, SEQUENCES, TOKENS, NUM_SAVINGS };
 
 static const struct {
     const char *key;
     size_t least;
 } savings[NUM_SAVINGS] = {
     [MICRO_BATCH] = {"training.micro_batch_size", 1}, [RECOMPUTE] = {"memory.recompute", 0},
-    [OFFLOAD] = {"memory.activation_offload", 0},     [INTERVAL] = {"memory.checkpoint_interval", 1},
-    [GRAD_SLABS] = {"memory.num_grad_slabs", 1},      [SEQUENCES] = {"training.batch_size", 1},
-    [TOKENS] = {"dataset.max_seq_len", 64},
+    [OFFLOAD] = {"memory.activation_offload", 0},     [GRAD_SLABS] = {"memory.num_grad_slabs", 1},
+    [SEQUENCES] = {"training.batch_size", 1},         [TOKENS] = {"dataset.max_seq_len", 64},
 };
 
 static size_t setting(const struct mt_executor_options *options, enum saving saving)
@@ -161,7 +163,6 @@ static size_t setting(const struct mt_executor_options *options, enum saving sav
         [MICRO_BATCH] = options->micro_batch_size,
         [RECOMPUTE] = options->recompute == MT_CHOICE_OFF, /* to auto */
         [OFFLOAD] = options->activation_offload == MT_CHOICE_OFF,
-        [INTERVAL] = options->checkpoint_interval,
         [GRAD_SLABS] = options->num_grad_slabs,
         [SEQUENCES] = options->max_sequences,
         [TOKENS] = options->max_sequence_tokens,
@@ -180,9 +181,6 @@ static void set(struct mt_executor_options *options, enum saving saving, size_t 
         break;
     case OFFLOAD:
         options->activation_offload = value ? MT_CHOICE_OFF : MT_CHOICE_AUTO;
-        break;
-    case INTERVAL:
-        options->checkpoint_interval = value;
         break;
     case GRAD_SLABS:
         options->num_grad_slabs = value;
@@ -280,6 +278,8 @@ static void take_stock(struct planning *planning)
     struct mt_plan *plan = planning->plan;
     mt_executor_memory(planning->executor, &plan->memory);
     plan->micro_batch_size = planning->options.micro_batch_size;
+    plan->checkpoint_interval = planning->options.checkpoint_interval;
+    plan->head_pieces = mt_executor_head_pieces(planning->executor);
     plan->device_bytes = plan->memory.device.total;
     plan->host_bytes = host_bytes(planning, &plan->memory);
     plan->host_fits = plan->host_bytes <= plan->machine.host_bytes;
@@ -316,6 +316,10 @@ static int fit(struct planning *planning, struct mt_error *error)
         mt_plan_device_lift_limit(planning->device);
         if (options->recompute == MT_CHOICE_AUTO)
             options->recompute = MT_CHOICE_ON; /* auto keeps what fits: here that would be everything */
+        if (options->activation_offload == MT_CHOICE_AUTO)
+            options->activation_offload = MT_CHOICE_ON;
+        options->checkpoint_interval = 1;      /* and these go as low as they can */
+        options->stream_head = MT_CHOICE_ON;
     }
     r = mt_executor_new(planning->store, planning->device, NULL, options, &planning->executor, error);
     if (r == 0) {
@@ -410,6 +414,7 @@ static int make(struct planning *planning, const char *presets, struct mt_error 
     plan->tokens_per_step = plan->sequences_per_step * planning->options.max_sequence_tokens;
     plan->checkpoint_bytes = mt_store_saved_bytes(planning->model);
     plan->num_checkpoints = job->checkpoint.keep;
+    plan->asked_interval = job->memory.checkpoint_interval;
     TRY(fit(planning, error));
     return time_step(planning, error);
 }

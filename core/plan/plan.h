@@ -31,6 +31,9 @@ struct mt_plan {
     bool fits, device_fits, host_fits;
     size_t micro_batch_size;         /* the job's, or what auto becomes */
     size_t largest_micro_batch_size; /* that fits; 0 when none does */
+    size_t checkpoint_interval;      /* what a run would take: the job's, or less where that does not fit */
+    size_t asked_interval;           /* the job's */
+    size_t head_pieces;              /* in which the output matrix comes to the device; 1: as a whole */
     struct mt_executor_memory memory;
     struct mt_store_bytes store;
     size_t host_bytes;   /* all of the host's, the device's part where that is borrowed from it */

@@ -37,6 +37,23 @@ static size_t first_trained(const struct mt_model *model)
     return model->num_layers;
 }
 
+/* The output matrix is computed in tiles about as large as a layer, so that where it must be streamed it
+ * takes no more room than the layers do (a 0.5B model's table is nine layers large); of equal size, and never
+ * so small that products suffer. A function of the shape alone, since bits depend on it. */
+#define TILE_ROWS_LEAST ((size_t)16384)
+#define TILE_ROWS_UNIT ((size_t)256)
+static size_t head_tile_rows(const struct mt_model *model, const struct mt_executor_options *options)
+{
+    size_t largest = 0;
+    if (options->head_tile_rows)
+        return mt_size_min(options->head_tile_rows, model->vocab_size);
+    for (size_t i = 0; i < model->num_layers; i++)
+        largest = mt_size_max(largest, model->groups[mt_model_layer_group(i)].count);
+    const size_t most = mt_size_max(TILE_ROWS_LEAST, largest / model->hidden_size);
+    const size_t rows = mt_size_ceil_div(model->vocab_size, mt_size_ceil_div(model->vocab_size, most));
+    return mt_size_min(mt_size_ceil_div(rows, TILE_ROWS_UNIT) * TILE_ROWS_UNIT, model->vocab_size);
+}
+
 static int make_activations(struct mt_executor *executor, struct mt_error *error)
 {
     const size_t tokens = executor->batches.max_micro_tokens;
@@ -141,13 +158,14 @@ static int build(struct mt_executor *executor, struct mt_device *device, struct 
     struct mt_weights_options weights = {
         .num_buffers =
             mt_size_max(options->num_weight_buffers ? options->num_weight_buffers : 2, interval + 1),
-        .tile_rows = options->head_tile_rows,
+        .tile_rows = executor->head.streamed ? executor->head.tile_rows : model->vocab_size,
     };
     MT_TRY(
         mt_weights_new(executor->store, device, rig->in, rig->compute, &weights, &executor->weights, error));
     struct mt_gradients_options gradients = {
         .num_slabs = mt_size_max(options->num_grad_slabs ? options->num_grad_slabs : 4, interval),
-        .tile_rows = options->head_tile_rows,
+        .tile_rows = weights.tile_rows,
+        .sum_rows = executor->head.tile_rows,
     };
     MT_TRY(mt_gradients_new(executor->store, device, rig->compute, rig->out, &gradients, &executor->gradients,
                             error));
@@ -160,11 +178,10 @@ static int build(struct mt_executor *executor, struct mt_device *device, struct 
     return 0;
 }
 
-int mt_executor_new(struct mt_store *store, struct mt_device *device, struct mt_pool *pool,
-                    const struct mt_executor_options *options, struct mt_executor **executor_out,
-                    struct mt_error *error)
+static int make(struct mt_store *store, struct mt_device *device, struct mt_pool *pool,
+                const struct mt_executor_options *options, bool stream_head,
+                struct mt_executor **executor_out, struct mt_error *error)
 {
-    *executor_out = NULL;
     struct mt_executor *executor = calloc(1, sizeof *executor);
     struct mt_device_info info;
     if (!executor)
@@ -181,6 +198,7 @@ int mt_executor_new(struct mt_store *store, struct mt_device *device, struct mt_
         .in_backward = mt_executor_updates_in_backward(options),
         .first_trained = first_trained(model),
         .interval = mt_size_max(1, mt_size_min(options->checkpoint_interval, model->num_layers)),
+        .head = {.tile_rows = head_tile_rows(model, options), .streamed = stream_head},
     };
     mt_blocks_init(&executor->blocks, device);
     int r = build(executor, device, error);
@@ -190,6 +208,20 @@ int mt_executor_new(struct mt_store *store, struct mt_device *device, struct mt_
     }
     *executor_out = executor;
     return 0;
+}
+
+int mt_executor_new(struct mt_store *store, struct mt_device *device, struct mt_pool *pool,
+                    const struct mt_executor_options *options, struct mt_executor **executor,
+                    struct mt_error *error)
+{
+    const struct mt_model *model = mt_store_model(store);
+    const enum mt_choice stream_head =
+        head_tile_rows(model, options) < model->vocab_size ? options->stream_head : MT_CHOICE_OFF;
+    *executor = NULL;
+    int r = make(store, device, pool, options, stream_head == MT_CHOICE_ON, executor, error);
+    if (r == -ENOMEM && stream_head == MT_CHOICE_AUTO)
+        r = make(store, device, pool, options, true, executor, error);
+    return r;
 }
 
 void mt_executor_free(struct mt_executor *executor)
@@ -449,6 +481,11 @@ void mt_executor_memory(const struct mt_executor *executor, struct mt_executor_m
     memory->device.total = memory->device.weights + memory->device.gradients + memory->device.boundaries +
                            memory->device.head + memory->device.tables + memory->device.activations;
     memory->host.total = memory->host.boundaries + memory->host.gradients + memory->host.staging;
+}
+
+size_t mt_executor_head_pieces(const struct mt_executor *executor)
+{
+    return mt_weights_num_tiles(executor->weights);
 }
 
 void mt_executor_traffic(const struct mt_executor *executor, size_t *weights_in, size_t *in, size_t *out)

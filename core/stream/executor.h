@@ -38,9 +38,11 @@ struct mt_executor_options {
     size_t num_weight_buffers;  /* 0: 2 */
     enum mt_choice activation_offload;
     enum mt_choice recompute;
-    size_t head_chunk_tokens; /* 0: chosen */
-    size_t head_tile_rows;    /* of the vocabulary; 0: all of it */
-    bool immediate_update;    /* update everything before mt_executor_step returns */
+    size_t head_chunk_tokens;   /* 0: chosen */
+    size_t head_tile_rows;      /* of the vocabulary at a time; 0: chosen by the model's shape */
+    enum mt_choice stream_head; /* the output matrix comes tile by tile, twice a step; auto: where all of it
+                                   does not fit */
+    bool immediate_update;      /* update everything before mt_executor_step returns */
 
     double max_grad_norm;     /* 0: no clipping */
     size_t max_skipped_steps; /* 0 together with max_grad_norm 0: updates run in the backward pass, and the
@@ -102,6 +104,8 @@ int mt_executor_logits(struct mt_executor *executor, const struct mt_batch *batc
 int mt_executor_finish(struct mt_executor *executor, struct mt_error *error);
 
 void mt_executor_memory(const struct mt_executor *executor, struct mt_executor_memory *memory);
+/* In how many pieces the output matrix comes to the device: 1 is all at once. */
+size_t mt_executor_head_pieces(const struct mt_executor *executor);
 /* Bytes over the bus since the start: weights and boundaries in, gradients and boundaries out. */
 void mt_executor_traffic(const struct mt_executor *executor, size_t *weights_in, size_t *in, size_t *out);
 

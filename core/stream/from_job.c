@@ -51,18 +51,41 @@ struct mt_store_options mt_store_options_from_job(const struct mt_job *job,
     };
 }
 
+/* With checkpoint_interval lowered until the device has room: it changes no bit, and fewer sequences at a
+ * time would. */
+static int make_lowered(struct mt_store *store, struct mt_device *device, struct mt_pool *pool,
+                        struct mt_executor_options *options, struct mt_executor **executor,
+                        struct mt_error *error)
+{
+    const size_t asked = options->checkpoint_interval;
+    options->checkpoint_interval = mt_size_min(asked, mt_store_model(store)->num_layers);
+    for (;; options->checkpoint_interval /= 2) {
+        struct mt_error failure = {0};
+        const int r = mt_executor_new(store, device, pool, options, executor, &failure);
+        if (r < 0 && failure.reason == MT_REASON_OUT_OF_MEMORY && options->checkpoint_interval > 1)
+            continue;
+        if (r < 0 && error)
+            *error = failure;
+        if (r < 0 || options->checkpoint_interval == mt_store_model(store)->num_layers)
+            options->checkpoint_interval = asked; /* larger ones are the same */
+        return r;
+    }
+}
+
 int mt_executor_settle(struct mt_store *store, struct mt_device *device, struct mt_pool *pool,
                        struct mt_executor_options *options, size_t most, size_t available_bytes,
                        struct mt_executor **executor, struct mt_error *error)
 {
     struct mt_device_info info;
     struct mt_error failure = {0};
+    const size_t interval = options->checkpoint_interval;
     if (options->micro_batch_size)
-        return mt_executor_new(store, device, pool, options, executor, error);
+        return make_lowered(store, device, pool, options, executor, error);
     device->api->info(device, &info);
     for (size_t size = most;; size = mt_size_ceil_div(size, 2)) {
         options->micro_batch_size = size;
-        int r = mt_executor_new(store, device, pool, options, executor, &failure);
+        options->checkpoint_interval = interval;
+        int r = make_lowered(store, device, pool, options, executor, &failure);
         if (r < 0 && (size == 1 || failure.reason != MT_REASON_OUT_OF_MEMORY)) {
             if (error)
                 *error = failure;

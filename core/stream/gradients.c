@@ -34,7 +34,7 @@ struct mt_gradients {
     struct mt_device *device;
     struct mt_stream *compute, *out;
     bool in_place, simulated, landings_used;
-    size_t tile_rows, num_slabs;
+    size_t tile_rows, sum_rows, num_slabs;
     struct mt_blocks blocks;
 
     size_t num_device_slabs;
@@ -200,10 +200,13 @@ int mt_gradients_new(struct mt_store *store, struct mt_device *device, struct mt
         .landings_used = !kept,
         .tile_rows =
             options->tile_rows ? mt_size_min(options->tile_rows, model->vocab_size) : model->vocab_size,
+        .sum_rows = options->sum_rows,
         .num_slabs = options->num_slabs ? options->num_slabs : 4,
         .lock = PTHREAD_MUTEX_INITIALIZER,
         .freed = PTHREAD_COND_INITIALIZER,
     };
+    if (!gradients->sum_rows)
+        gradients->sum_rows = gradients->tile_rows;
     mt_blocks_init(&gradients->blocks, device);
     int r = build(gradients, error);
     if (r) {
@@ -314,12 +317,18 @@ static int sum(struct mt_gradients *gradients, const struct parcel *parcel, cons
     if (parcel->only) {
         if (parcel->group->index == MT_GROUP_EMBEDDING)
             return 0; /* the tied table: finished and summed on the host */
-        return api->sum_squares(gradients->compute, &(struct mt_sum_squares_args){
-                                                        .x = base + parcel->first,
-                                                        .sum = gradients->device_sums + parcel->only->index,
-                                                        .count = parcel->count,
-                                                        .accumulate = !parcel->starts,
-                                                    });
+        const size_t most = gradients->sum_rows * model->hidden_size;
+        for (size_t done = 0, some; done < parcel->count; done += some) {
+            some = mt_size_min(most, parcel->count - done);
+            MT_TRY(
+                api->sum_squares(gradients->compute, &(struct mt_sum_squares_args){
+                                                         .x = base + parcel->first + done,
+                                                         .sum = gradients->device_sums + parcel->only->index,
+                                                         .count = some,
+                                                         .accumulate = !parcel->starts || done,
+                                                     }));
+        }
+        return 0;
     }
     for (size_t i = 0; i < parcel->group->num_parameters; i++) {
         const struct mt_parameter *p = &model->parameters[parcel->group->first_parameter + i];

@@ -17,6 +17,7 @@ struct mt_gradients;
 struct mt_gradients_options {
     size_t num_slabs; /* on the device, and landing slabs; 0: 4 */
     size_t tile_rows; /* as the weights' */
+    size_t sum_rows;  /* of a table whose squares are summed at a time: bits depend on it; 0: tile_rows */
 };
 
 /* Landing slabs are made where the store keeps no gradients. */

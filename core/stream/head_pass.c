@@ -1,6 +1,8 @@
-/* Head and loss: in chunks of tokens, and, where the output matrix comes in tiles, in tiles of the vocabulary
- * with two passes: first each token's log-sum-exp, then the gradients. Logits of one chunk and tile at most
- * exist. */
+/* Head and loss: in chunks of tokens and tiles of the vocabulary, both cut by shape alone. Where the device
+ * has room for the output matrix, everything about a chunk is done at once, and the logits of one chunk
+ * exist. Where it has not, the matrix is streamed tile by tile in two passes: first each token's log-sum-exp,
+ * then, from logits computed again, the gradients; logits of one chunk and tile exist. The bits are the same.
+ */
 #include "core/base/size.h"
 #include "core/stream/internal.h"
 
@@ -10,10 +12,10 @@
 
 /* A power of two from 64 to 1024 so that a chunk's fp32 logits stay near 64 MiB: a function of the shape
  * alone, since the gradient's summation order depends on it. */
-static size_t choose_chunk(const struct mt_executor *executor, size_t tile_rows)
+static size_t choose_chunk(const struct mt_executor *executor)
 {
     size_t tokens = 1024;
-    while (tokens > 256 && tokens * tile_rows * sizeof(float) > LOGITS_BYTES)
+    while (tokens > 256 && tokens * executor->model->vocab_size * sizeof(float) > LOGITS_BYTES)
         tokens /= 2;
     return executor->options.head_chunk_tokens ? executor->options.head_chunk_tokens : tokens;
 }
@@ -22,12 +24,12 @@ int mt_head_buffers_init(struct mt_executor *executor, struct mt_error *error)
 {
     struct mt_head_buffers *head = &executor->head;
     const size_t tokens = executor->batches.max_tokens, hidden = executor->model->hidden_size;
-    const size_t tile_rows = mt_weights_tile_rows(executor->weights);
     const size_t before = executor->blocks.device_bytes;
+    const size_t cols = head->streamed ? head->tile_rows : executor->model->vocab_size;
     void *address;
-    head->chunk_tokens = mt_size_min(choose_chunk(executor, tile_rows), executor->batches.max_micro_tokens);
+    head->chunk_tokens = mt_size_min(choose_chunk(executor), executor->batches.max_micro_tokens);
     size_t logits_bytes, normed_bytes;
-    if (!mt_size_mul(head->chunk_tokens * executor->element, tile_rows, &logits_bytes) ||
+    if (!mt_size_mul(head->chunk_tokens * executor->element, cols, &logits_bytes) ||
         !mt_size_mul(head->chunk_tokens * executor->element, hidden, &normed_bytes))
         return mt_error_set(error, -EOVERFLOW, MT_REASON_BAD_JOB, "head_chunk_tokens is too large");
     MT_TRY(mt_blocks_device(&executor->blocks, logits_bytes, "a chunk of logits", &address, error));
@@ -108,6 +110,7 @@ struct pass {
     float *logits; /* host */
 };
 
+/* What has come to the device as one: a tile, or, unless streamed, all of the output matrix. */
 static int open_tile(const struct pass *pass, size_t number, bool train, struct mt_head_tile *tile)
 {
     struct mt_executor *executor = pass->executor;
@@ -152,28 +155,53 @@ static int give_logits(const struct pass *pass, const struct cut *cut, const str
     return r;
 }
 
+/* The next tile of the whole matrix, and where its logits of this chunk stand; false after the last. Starts
+ * from {0}. */
+static bool next_tile(const struct pass *pass, const struct mt_head_tile *whole, struct mt_head_tile *tile,
+                      struct cut *cut)
+{
+    const struct mt_executor *executor = pass->executor;
+    const size_t element = executor->element, hidden = executor->model->hidden_size;
+    const size_t first = tile->first + tile->rows;
+    if (first == whole->rows)
+        return false;
+    *tile = (struct mt_head_tile){
+        .table = (const char *)whole->table + first * hidden * element,
+        .gradient = whole->gradient ? whole->gradient + first * hidden : NULL,
+        .first = first,
+        .rows = mt_size_min(executor->head.tile_rows, whole->rows - first),
+        .bias = whole->bias ? (const char *)whole->bias + first * element : NULL,
+        .bias_gradient = whole->bias_gradient ? whole->bias_gradient + first : NULL,
+    };
+    cut->chunk.logits = executor->head.logits + cut->tokens * first * element;
+    return true;
+}
+
 /* The whole output matrix at hand: everything about a chunk at once. */
 static int single_pass(const struct pass *pass, bool train)
 {
     const struct mt_layer_context *context = pass->context;
-    struct mt_head_tile tile;
-    MT_TRY(open_tile(pass, 0, train, &tile));
+    struct mt_head_tile whole;
+    MT_TRY(open_tile(pass, 0, train, &whole));
     bool later = false;
     for (struct cut cut = no_cut(); next_cut(pass->executor, &cut); later = true) {
         MT_TRY(mt_head_norm(context, pass->norm, &cut.chunk));
-        MT_TRY(mt_head_logits(context, &cut.chunk, &tile));
-        MT_TRY(give_logits(pass, &cut, &tile));
-        MT_TRY(mt_head_statistics(context, &cut.chunk, &tile));
+        for (struct mt_head_tile tile = {0}; next_tile(pass, &whole, &tile, &cut);) {
+            MT_TRY(mt_head_logits(context, &cut.chunk, &tile));
+            MT_TRY(give_logits(pass, &cut, &tile));
+            MT_TRY(mt_head_statistics(context, &cut.chunk, &tile));
+        }
         MT_TRY(mt_head_finish(context, &cut.chunk, pass->executor->head.loss_sum, later));
         if (!train)
             continue;
-        MT_TRY(mt_head_backward(context, &cut.chunk, &tile, pass->grad_scale, later));
+        for (struct mt_head_tile tile = {0}; next_tile(pass, &whole, &tile, &cut);)
+            MT_TRY(mt_head_backward(context, &cut.chunk, &tile, pass->grad_scale, later));
         MT_TRY(mt_head_norm_backward(context, pass->norm, pass->norm_gradients, &cut.chunk, later));
     }
     return close_tile(pass, 0, train);
 }
 
-/* In tiles: the first pass. */
+/* Streamed: the first pass. */
 static int statistics_pass(const struct pass *pass)
 {
     struct mt_weights *weights = pass->executor->weights;
@@ -234,7 +262,7 @@ int mt_head_pass(struct mt_executor *executor, bool train, float grad_scale, flo
         for (size_t m = 0; m < executor->batches.count; m++)
             MT_TRY(mt_boundaries_before_gradient(executor->boundaries, m));
     }
-    if (mt_weights_num_tiles(executor->weights) == 1) {
+    if (!executor->head.streamed) {
         MT_TRY(single_pass(&pass, train));
     } else {
         MT_TRY(statistics_pass(&pass));

@@ -35,7 +35,9 @@ int mt_rig_synchronize(struct mt_rig *rig, struct mt_error *error);
 /* The head's buffers, in device memory. */
 struct mt_head_buffers {
     size_t chunk_tokens;
-    char *normed, *logits;                                  /* of a chunk */
+    size_t tile_rows;      /* of the vocabulary that are computed at a time: a function of the shape alone */
+    bool streamed;         /* a tile is what comes to the device at a time too */
+    char *normed, *logits; /* of a chunk; of all tiles unless streamed */
     float *rstd, *mean, *max, *sum, *target, *lse, *losses; /* [max_tokens] each */
     double *loss_sum, *host_loss_sum;
 };

@@ -145,6 +145,7 @@ int mt_run_open_engine(struct mt_run *run, bool *settled, struct mt_error *error
     *settled = options.micro_batch_size == 0;
     result = mt_executor_settle(run->store, run->device, run->pool, &options, job->training.batch_size,
                                 mt_memory_available(), &run->executor, error);
+    run->checkpoint_interval = options.checkpoint_interval;
     return result == 0 && *settled ? mt_job_set_micro_batch_size(run->job, options.micro_batch_size) : result;
 }
 

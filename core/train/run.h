@@ -33,6 +33,7 @@ struct mt_run {
     struct mt_device_info device_info;
     struct mt_store *store;
     struct mt_executor *executor;
+    size_t checkpoint_interval; /* the executor's: the job's, or less */
     size_t max_steps;
     struct mt_schedule schedule;
 };
@@ -43,8 +44,8 @@ int mt_run_open_model(struct mt_run *run, struct mt_error *error);
  * mt_dataset_options. */
 int mt_run_open_data(struct mt_run *run, bool (*should_stop)(void *context), void *context,
                      struct mt_error *error);
-/* Device, store and executor; settles micro_batch_size: auto in the job (*settled is then true). The masters
- * are not set yet. */
+/* Device, store and executor; settles micro_batch_size: auto in the job (*settled is then true), and lowers
+ * run->checkpoint_interval where the job's does not fit. The masters are not set yet. */
 int mt_run_open_engine(struct mt_run *run, bool *settled, struct mt_error *error);
 /* Masters of a first start: the model folder's weights, or random ones. */
 int mt_run_init_weights(struct mt_run *run, struct mt_error *error);

@@ -358,6 +358,11 @@ static int open_run(struct trainer *trainer, struct mt_error *error)
     result = mt_run_open_engine(run, &settled, error);
     if (result == 0 && settled)
         result = settle_job(trainer, error);
+    if (result == 0 && run->checkpoint_interval < run->job->memory.checkpoint_interval)
+        log_line(trainer, LOG_WARNING,
+                 "the device has no room for memory.checkpoint_interval: %zu; this run visits %zu layers "
+                 "together (the numbers are the same)",
+                 run->job->memory.checkpoint_interval, run->checkpoint_interval);
     if (result == 0)
         result = start(trainer, error);
     if (result == 0)

@@ -257,6 +257,12 @@ static void print_plan(const struct command *command, const struct mt_plan *plan
            plan->sequences_per_step);
     printf("  sequences at a time%*s %12zu (at most %zu fit)\n", 11, "", plan->micro_batch_size,
            plan->largest_micro_batch_size);
+    printf("  layers visited together%*s %12zu", 7, "", plan->checkpoint_interval);
+    if (plan->fits && plan->checkpoint_interval < plan->asked_interval)
+        printf(" (lowered: memory.checkpoint_interval: %zu does not fit)", plan->asked_interval);
+    printf("\n");
+    if (plan->head_pieces > 1)
+        printf("  output matrix in pieces%*s %12zu (it does not fit as a whole)\n", 7, "", plan->head_pieces);
     print_memory(plan);
     print_time(plan);
     if (!plan->fits)

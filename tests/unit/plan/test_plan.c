@@ -43,10 +43,10 @@ static void plan_of(const struct mt_job *job, const struct mt_plan_wish *wish, s
 
 #define SCRATCH                                                                                              \
     "{\"device\": \"%s\", \"model\": {\"architecture\": \"llama\", \"hidden_size\": 64, \"num_layers\": 6,"  \
-    "\"num_attention_heads\": 4, \"vocab_size\": 300%s}, \"dataset\": {\"path\": \"data\", "                 \
+    "\"num_attention_heads\": 4, \"vocab_size\": %d%s}, \"dataset\": {\"path\": \"data\", "                  \
     "\"max_seq_len\": 48},"                                                                                  \
     "\"training\": {\"batch_size\": 6, \"micro_batch_size\": 2%s}, \"memory\": {\"device_limit\": "          \
-    "\"16MiB\"%s}}"
+    "\"20MiB\"%s}}"
 
 /* The executor of the job on the real device: its memory, and the traffic of a step. */
 static void run_for_real(const struct mt_job *job, struct mt_executor_memory *memory, size_t *in, size_t *out)
@@ -69,9 +69,9 @@ static void run_for_real(const struct mt_job *job, struct mt_executor_memory *me
         assert_int_equal(mt_model_freeze(model, job->training.freeze, job->training.num_freeze, &error), 0);
     assert_int_equal(mt_store_new(model, device, &store_options, &store, &error), 0);
     assert_int_equal(mt_store_init(store, 1, pool, &error), 0);
-    assert_int_equal(mt_executor_settle(store, device, pool, &options, job->training.batch_size,
-                                        info.total_bytes, &executor, &error),
-                     0);
+    mt_assert_ok(mt_executor_settle(store, device, pool, &options, job->training.batch_size, info.total_bytes,
+                                    &executor, &error),
+                 &error);
     const size_t tokens = options.max_sequence_tokens;
     int32_t *ids = calloc(tokens, sizeof *ids), starts[2] = {0, (int32_t)tokens};
     struct mt_sequence sequences[6];
@@ -97,22 +97,26 @@ static void a_plan_takes_what_a_run_takes(void **state)
     (void)state;
     static const struct {
         const char *device, *model, *training, *memory;
+        int vocab_size;
     } cases[] = {
-        {"cpu-discrete", "", "", ""},
-        {"cpu-discrete", ", \"tie_word_embeddings\": true", "", ", \"activation_offload\": \"on\""},
+        {"cpu-discrete", "", "", "", 300},
+        {"cpu-discrete", ", \"tie_word_embeddings\": true", "", ", \"activation_offload\": \"on\"", 300},
         {"cpu-discrete", "", ", \"max_grad_norm\": 0, \"max_skipped_steps\": 0",
-         ", \"recompute\": \"always\""},
-        {"cpu-discrete", ", \"dtype\": \"bfloat16\"", "", ", \"checkpoint_interval\": 3"},
-        {"cpu-discrete", "", ", \"freeze\": [\"model.layers.0.*\"]", ", \"num_grad_slabs\": 1"},
-        {"cpu", "", "", ", \"recompute\": \"always\""},
+         ", \"recompute\": \"always\"", 300},
+        {"cpu-discrete", ", \"dtype\": \"bfloat16\"", "", ", \"checkpoint_interval\": 3", 300},
+        {"cpu-discrete", "", ", \"freeze\": [\"model.layers.0.*\"]", ", \"num_grad_slabs\": 1", 300},
+        {"cpu", "", "", ", \"recompute\": \"always\"", 300},
+        /* Nothing of this fits at once: layers one by one, the output matrix in tiles, inputs on the host. */
+        {"cpu-discrete", "", "",
+         ", \"checkpoint_interval\": 6, \"num_grad_slabs\": 1, \"recompute\": \"always\"", 40000},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[1024];
         struct mt_plan plan;
         struct mt_executor_memory memory;
         size_t in, out;
-        snprintf(text, sizeof text, SCRATCH, cases[i].device, cases[i].model, cases[i].training,
-                 cases[i].memory);
+        snprintf(text, sizeof text, SCRATCH, cases[i].device, cases[i].vocab_size, cases[i].model,
+                 cases[i].training, cases[i].memory);
         struct mt_job *job = job_of(text);
         plan_of(job, &(struct mt_plan_wish){0}, &plan);
         run_for_real(job, &memory, &in, &out);
@@ -122,6 +126,7 @@ static void a_plan_takes_what_a_run_takes(void **state)
         assert_int_equal(plan.bus_in, in);
         assert_int_equal(plan.bus_out, out);
         assert_true((plan.bus_in > 0) == (strcmp(cases[i].device, "cpu") != 0));
+        assert_int_equal(plan.head_pieces > 1, cases[i].vocab_size > 300);
         mt_job_free(job);
     }
 }
@@ -200,10 +205,32 @@ static void a_step_obeys_the_bounds_of_its_parts(void **state)
     }
 }
 
+static void layers_that_do_not_fit_together_are_fewer_and_it_says_so(void **state)
+{
+    (void)state;
+    struct mt_job *job = job_of_model("llama-3.1-8b", ", \"memory\": {\"checkpoint_interval\": 8}");
+    struct mt_plan_wish wish = {.gpu_bytes = (size_t)12 << 30, .host_bytes = (size_t)256 << 30};
+    struct mt_plan plan;
+    plan_of(job, &wish, &plan);
+    assert_true(plan.fits);
+    assert_true(plan.checkpoint_interval > 1 && plan.checkpoint_interval < 8);
+    mt_autojson json_t *json = mt_plan_json(&plan);
+    const json_t *lowered = json_object_get(json_object_get(json, "lowered"), "memory.checkpoint_interval");
+    assert_int_equal(json_integer_value(lowered), plan.checkpoint_interval);
+    wish.gpu_bytes = (size_t)80 << 30;
+    plan_of(job, &wish, &plan);
+    assert_true(plan.fits);
+    assert_int_equal(plan.checkpoint_interval, 8);
+    mt_autojson json_t *whole = mt_plan_json(&plan);
+    assert_null(json_object_get(whole, "lowered"));
+    mt_job_free(job);
+}
+
 static void what_does_not_fit_says_what_would(void **state)
 {
     (void)state;
-    struct mt_job *job = job_of_model("llama-3.1-8b", ", \"memory\": {\"checkpoint_interval\": 4}");
+    struct mt_job *job =
+        job_of_model("llama-3.1-8b", ", \"memory\": {\"checkpoint_interval\": 4, \"num_grad_slabs\": 8}");
     struct mt_plan_wish wish = {.gpu_bytes = (size_t)6 << 30, .host_bytes = (size_t)128 << 30};
     struct mt_plan plan;
     plan_of(job, &wish, &plan);
@@ -212,7 +239,7 @@ static void what_does_not_fit_says_what_would(void **state)
     assert_true(plan.host_fits);
     assert_true(plan.device_bytes > wish.gpu_bytes);
     assert_true(plan.num_changes > 0);
-    assert_non_null(strstr(plan.problem, "memory.checkpoint_interval"));
+    assert_non_null(strstr(plan.problem, "memory.num_grad_slabs"));
     assert_int_equal(plan.largest_micro_batch_size, 0);
     wish = (struct mt_plan_wish){.gpu_bytes = (size_t)80 << 30, .host_bytes = (size_t)64 << 30};
     plan_of(job, &wish, &plan);
@@ -305,6 +332,7 @@ int main(void)
         cmocka_unit_test(a_plan_takes_what_a_run_takes),
         cmocka_unit_test(every_preset_plans_with_its_published_size),
         cmocka_unit_test(a_step_obeys_the_bounds_of_its_parts),
+        cmocka_unit_test(layers_that_do_not_fit_together_are_fewer_and_it_says_so),
         cmocka_unit_test(what_does_not_fit_says_what_would),
         cmocka_unit_test(json_has_the_keys_that_clients_read),
         cmocka_unit_test(unknown_models_and_machines_are_named),

@@ -42,6 +42,7 @@ static struct setting busy_setting(bool in_backward)
     setting.executor.activation_offload = MT_CHOICE_ON;
     setting.executor.checkpoint_interval = 2;
     setting.executor.head_tile_rows = 25;
+    setting.executor.stream_head = MT_CHOICE_ON;
     if (in_backward)
         setting.executor.max_grad_norm = 0, setting.executor.max_skipped_steps = 0;
     return setting;

@@ -203,6 +203,7 @@ static struct setting layers_in_pairs_and_the_head_in_tiles(void)
     setting.device = "cpu-discrete";
     setting.executor.checkpoint_interval = 2;
     setting.executor.head_tile_rows = 17;
+    setting.executor.stream_head = MT_CHOICE_ON;
     setting.executor.head_chunk_tokens = 5;
     return setting;
 }

@@ -1,5 +1,6 @@
 /* Device memory does not grow with depth, weights cross twice a step whatever is accumulated, and a model far
  * larger than the device trains. */
+#include "core/stream/from_job.h"
 #include "tests/unit/stream/stream_support.h"
 
 static size_t device_bytes_used(const struct bed *bed)
@@ -116,6 +117,66 @@ static void activations_are_offloaded_when_they_do_not_fit(void **state)
     batch_free(batch);
 }
 
+/* Whole where it fits, in tiles where not, with the same bits. */
+static void an_output_matrix_larger_than_the_device_is_streamed(void **state)
+{
+    (void)state;
+    const size_t lengths[2] = {32, 30};
+    struct mt_batch *batch = batch_new(2, lengths, 100000, 1);
+    uint64_t hashes[3];
+    for (size_t i = 0; i < 3; i++) {
+        struct setting setting = usual_setting(2, 32);
+        struct bed bed;
+        setting.device = i ? "cpu-discrete" : "cpu";
+        setting.executor.num_grad_slabs = 1;
+        setting.device_options.memory_limit_bytes = i == 2 ? 20 << 20 : 100 << 20; /* the table: 24.4 MiB */
+        bed_open(&bed,
+                 "{\"vocab_size\": 100000, \"hidden_size\": 64, \"num_layers\": 2,"
+                 " \"num_attention_heads\": 4, \"intermediate_size\": 128}",
+                 &setting);
+        assert_int_equal(mt_executor_head_pieces(bed.executor), i == 2 ? 7 : 1);
+        hashes[i] = bed_run(&bed, &batch, 1, 2, NULL);
+        bed_close(&bed);
+    }
+    assert_true(hashes[0] == hashes[1] && hashes[1] == hashes[2]);
+    batch_free(batch);
+}
+
+/* checkpoint_interval is lowered by whoever settles an executor's options; the bits stay. */
+static void layers_that_do_not_fit_together_are_fewer(void **state)
+{
+    (void)state;
+    const size_t lengths[4] = {32, 30, 32, 31};
+    static const size_t limits[3] = {8000 << 10, 2200 << 10, 1500 << 10};
+    struct mt_batch *batch = batch_new(4, lengths, 64, 1);
+    uint64_t hashes[3];
+    size_t intervals[3];
+    for (size_t i = 0; i < 3; i++) {
+        struct setting setting = usual_setting(4, 32);
+        struct mt_error error = {0};
+        struct bed bed;
+        setting.device = "cpu-discrete";
+        setting.executor.num_grad_slabs = 1;
+        setting.executor.activation_offload = MT_CHOICE_ON;
+        setting.device_options.memory_limit_bytes = limits[i];
+        open_depth(&bed, 12, &setting);
+        mt_executor_free(bed.executor);
+        setting.executor.checkpoint_interval = 8;
+        setting.executor.micro_batch_size = i % 2;
+        mt_assert_ok(mt_executor_settle(bed.store, bed.device, bed.pool, &setting.executor, 1, SIZE_MAX,
+                                        &bed.executor, &error),
+                     &error);
+        intervals[i] = setting.executor.checkpoint_interval;
+        hashes[i] = bed_run(&bed, &batch, 1, 2, NULL);
+        bed_close(&bed);
+    }
+    assert_int_equal(intervals[0], 8);
+    assert_true(intervals[1] < 8 && intervals[1] > 1);
+    assert_true(intervals[2] < intervals[1]);
+    assert_true(hashes[0] == hashes[1] && hashes[1] == hashes[2]);
+    batch_free(batch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +184,8 @@ int main(void)
         cmocka_unit_test(weights_cross_as_often_whatever_is_accumulated),
         cmocka_unit_test(a_model_twenty_times_the_device_trains),
         cmocka_unit_test(activations_are_offloaded_when_they_do_not_fit),
+        cmocka_unit_test(an_output_matrix_larger_than_the_device_is_streamed),
+        cmocka_unit_test(layers_that_do_not_fit_together_are_fewer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,6 +99,11 @@ static void check_settings(const char *keys, const struct setting *base, bool al
     s.device_options.test_delay_seed = 99;
     s.device_options.test_delay_microseconds = 30;
     check_same("random delays in the streams", keys, &s, &wanted);
+    for (size_t i = 0; i < 2; i++) {
+        s = i ? apart : *base;
+        s.executor.stream_head = MT_CHOICE_ON;
+        check_same(i ? "a streamed head apart" : "a streamed head in place", keys, &s, &wanted);
+    }
 }
 
 static struct setting base_setting(void)
@@ -123,11 +128,14 @@ static void a_tied_model_has_the_same_bits(void **state)
     check_settings(tied, &setting, true);
 }
 
+/* Each setting with all of the output matrix on the device, and one by one with its tiles streamed. */
 static void a_head_in_tiles_has_the_same_bits(void **state)
 {
     (void)state;
     struct setting setting = base_setting();
     setting.executor.head_tile_rows = 40;
+    check_settings(untied, &setting, true);
+    setting.executor.stream_head = MT_CHOICE_ON;
     check_settings(untied, &setting, true);
     check_settings(tied, &setting, true);
 }
@@ -159,6 +167,7 @@ static void updates_in_the_backward_pass_have_the_same_bits(void **state)
         after.executor.head_tile_rows = 40;
         const struct outcome tiled = run(models[m], &after);
         within.device = "cpu-discrete";
+        within.executor.stream_head = MT_CHOICE_ON;
         within.executor.num_grad_slabs = 1;
         check_same("the same with the head in tiles", models[m], &within, &tiled);
     }

@@ -45,7 +45,8 @@ static struct setting busy_setting(size_t kind)
     setting.threads = 1;
     setting.executor.activation_offload = kind == 1 ? MT_CHOICE_OFF : MT_CHOICE_ON;
     setting.executor.checkpoint_interval = kind == 2 ? 2 : 1;
-    setting.executor.head_tile_rows = kind == 3 ? 0 : 25;
+    setting.executor.head_tile_rows = 25;
+    setting.executor.stream_head = kind == 3 ? MT_CHOICE_OFF : MT_CHOICE_ON;
     setting.executor.num_grad_slabs = 1;
     setting.device_options.test_delay_seed = 5 + kind;
     setting.device_options.test_delay_microseconds = 200;
