@@ -7,6 +7,7 @@ struct problem {
     double scale, softcap;
     double *q, *k, *v, *dout; /* dense */
     double *out, *lse;
+    const double *alibi; /* or NULL */
 };
 
 UNSEEN static void reference(struct problem *p)
@@ -32,6 +33,8 @@ UNSEEN static void reference(struct problem *p)
                     s *= p->scale;
                     if (p->softcap > 0)
                         s = p->softcap * tanh(s / p->softcap);
+                    if (p->alibi)
+                        s += p->alibi[h] * ((double)j - (double)last);
                     scores[j] = s;
                     max = fmax(max, s);
                 }
@@ -88,6 +91,8 @@ UNSEEN static void reference_gradients(struct problem *p, double *dq, double *dk
                         slope = 1 - pow(tanh(s / p->softcap), 2);
                         s = p->softcap * tanh(s / p->softcap);
                     }
+                    if (p->alibi)
+                        s += p->alibi[h] * ((double)j - (double)t);
                     const double probability = exp(s - p->lse[t * p->heads + h]);
                     const double ds = probability * (dp - total) * slope * p->scale;
                     for (size_t i = 0; i < p->dim; i++) {
@@ -104,7 +109,7 @@ struct shape {
     size_t heads, kv_heads, dim, documents, window;
     int32_t starts[6], key_starts[6];
     double softcap;
-    bool decoding;
+    bool decoding, alibi;
 };
 
 static const struct shape small_shapes[] = {
@@ -115,6 +120,8 @@ static const struct shape small_shapes[] = {
     {"window", 2, 1, 6, 2, 3, {0, 11, 16}, {0}, 0, false},
     {"capped scores", 2, 1, 7, 1, 0, {0, 12}, {0}, 1.5, false},
     {"window and capped scores", 4, 2, 3, 2, 5, {0, 3, 15}, {0}, 2, false},
+    {"linear biases", 4, 2, 6, 2, 0, {0, 9, 16}, {0}, 0, false, true},
+    {"linear biases and a window", 3, 3, 4, 1, 5, {0, 14}, {0}, 0, false, true},
 };
 
 /* More than a block in every direction, and not by a whole number. */
@@ -125,6 +132,7 @@ static const struct shape large_shapes[] = {
     {"window", 4, 1, 24, 2, 150, {0, 411, 640}, {0}, 0, false},
     {"small window", 2, 1, 8, 1, 7, {0, 600}, {0}, 0, false},
     {"capped scores", 9, 3, 12, 1, 0, {0, 290}, {0}, 3, false},
+    {"linear biases", 6, 2, 12, 2, 0, {0, 411, 640}, {0}, 0, false, true},
 };
 
 static const struct shape decoding_shapes[] = {
@@ -132,6 +140,7 @@ static const struct shape decoding_shapes[] = {
     {"two documents", 3, 1, 9, 2, 0, {0, 1, 4}, {0, 17, 160}, 0, true},
     {"window", 2, 2, 8, 1, 20, {0, 5}, {0, 140}, 0, true},
     {"keys that start later", 2, 1, 8, 1, 0, {0, 2}, {3, 30}, 0, true},
+    {"linear biases", 3, 1, 9, 2, 0, {0, 1, 4}, {0, 17, 160}, 0, true, true},
 };
 
 /* Copies dense rows into rows `stride` apart (the gaps keep what they had) and back. */
@@ -164,6 +173,7 @@ static void check(struct rig *rig, enum mt_dtype dtype, const struct shape *shap
     tensor_push(&v_spread);
     struct tensor out = tensor_empty(rig, dtype, tokens * q_cols);
     struct tensor lse = tensor_empty(rig, MT_F32, tokens * shape->heads);
+    struct tensor slopes = tensor_random(rig, MT_F32, shape->heads, 0.1, 11);
     struct mt_attention_args args = {
         .q = q_spread.at,
         .k = k_spread.at,
@@ -182,6 +192,7 @@ static void check(struct rig *rig, enum mt_dtype dtype, const struct shape *shap
         .window = shape->window,
         .scale = 0.5f,
         .softcap = (float)shape->softcap,
+        .alibi = shape->alibi ? slopes.at : NULL,
         .dtype = dtype,
     };
     assert_int_equal(rig->api->attention(rig->stream, &args), 0);
@@ -200,11 +211,12 @@ static void check(struct rig *rig, enum mt_dtype dtype, const struct shape *shap
                         v.v,
                         dout.v,
                         want,
-                        want_lse};
+                        want_lse,
+                        shape->alibi ? slopes.v : NULL};
     reference(&p);
     expect_close(&out, want, tolerance_of(dtype));
     expect_close(&lse, want_lse, 5e-6);
-    struct tensor *all[] = {&q, &k, &v, &dout, &q_spread, &k_spread, &v_spread, &out, &lse};
+    struct tensor *all[] = {&q, &k, &v, &dout, &q_spread, &k_spread, &v_spread, &out, &lse, &slopes};
     if (!shape->decoding) {
         const size_t workspace_bytes = rig->api->attention_workspace_bytes(rig->device, &args, true);
         void *workspace = NULL;

@@ -241,9 +241,58 @@ static void bad_arguments_are_refused(void **state)
     rig_close(&rig);
 }
 
+/* A matrix stored [in, out], or a part of a wider one: the same product as of its transpose. */
+static void stored_the_other_way(struct rig *rig, enum mt_dtype dtype)
+{
+    enum { TOKENS = 19, IN = 13, OUT = 21, WIDE = OUT + 5 };
+    struct tensor x = tensor_random(rig, dtype, TOKENS * IN, 1, 1);
+    struct tensor w = tensor_random(rig, dtype, IN * WIDE, 1 / sqrt((double)IN), 2);
+    struct tensor bias = tensor_random(rig, dtype, OUT, 1, 3);
+    struct tensor y = tensor_random(rig, dtype, TOKENS * OUT, 1, 4);
+    struct tensor plain = tensor_empty(rig, dtype, TOKENS * OUT);
+    double *turned = calloc(OUT * IN, sizeof *turned), *want = calloc(y.count, sizeof *want);
+    for (size_t o = 0; o < OUT; o++)
+        for (size_t i = 0; i < IN; i++)
+            turned[o * IN + i] = w.v[i * WIDE + o];
+    struct problem p = {TOKENS, IN, OUT, IN, OUT, x.v, turned, bias.v, NULL, NULL, want};
+    reference(&p);
+    struct mt_linear_args args = {.x = x.at,
+                                  .weight = w.at,
+                                  .bias = bias.at,
+                                  .y = plain.at,
+                                  .tokens = TOKENS,
+                                  .in_features = IN,
+                                  .out_features = OUT,
+                                  .weight_transposed = true,
+                                  .weight_stride = WIDE,
+                                  .dtype = dtype};
+    assert_int_equal(rig->api->linear(rig->stream, &args), 0);
+    expect_close(&plain, want, tolerance_of(dtype));
+    args.accumulate = true;
+    args.y = y.at;
+    for (size_t i = 0; i < y.count; i++)
+        want[i] += y.v[i];
+    assert_int_equal(rig->api->linear(rig->stream, &args), 0);
+    expect_close(&y, want, tolerance_of(dtype));
+    args.weight_stride = OUT - 1;
+    assert_int_equal(rig->api->linear(rig->stream, &args), -EINVAL);
+    free(turned);
+    free(want);
+    struct tensor *all[] = {&x, &w, &bias, &y, &plain};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        tensor_free(all[i]);
+}
+
+static void a_matrix_may_be_stored_input_first(void **state)
+{
+    (void)state;
+    on_every_device(stored_the_other_way);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_matrix_may_be_stored_input_first),
         cmocka_unit_test(linear_and_its_gradients_agree_with_fp64),
         cmocka_unit_test(tiles_fit_together),
         cmocka_unit_test(bits_do_not_depend_on_threads),

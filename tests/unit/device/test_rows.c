@@ -427,6 +427,16 @@ static void add(struct rig *rig, enum mt_dtype dtype)
         args.y = b.at;
         assert_int_equal(rig->api->add(rig->stream, &args), 0);
         expect_close(&b, want, tolerance_of(dtype));
+        struct tensor factor = tensor_random(rig, dtype, 1, 1, 3);
+        args.b = args.a;
+        args.a = NULL;
+        args.y = y.at;
+        args.factor = factor.at;
+        for (size_t i = 0; i < counts[n]; i++)
+            want[i] = 0.75 * factor.v[0] * a.v[i];
+        assert_int_equal(rig->api->add(rig->stream, &args), 0);
+        expect_close(&y, want, tolerance_of(dtype));
+        tensor_free(&factor);
         free(want);
         tensor_free(&a);
         tensor_free(&b);
