@@ -177,6 +177,6 @@ int mt_columns_read_row(const struct mt_source *source, const struct mt_source_f
     if (r == 0)
         r = mt_columns_read(&source->columns, *kind, row->object, arena, text, error);
     if (r < 0)
-        mt_error_prefix(error, "%s: line %zu: row %zu", file->path, row->line, row->number);
+        mt_row_locate(row, file->path, error);
     return r;
 }

@@ -1,7 +1,6 @@
-/* From files to tokens. Rows are gathered into blocks; the rows of a block are rendered and tokenised in
- * parallel, then judged and stored in the order of the file, so that nothing depends on the number of
- * threads.
- */
+/* From files to tokens. Rows are gathered into blocks as they stand in the file; those of a block are parsed,
+ * rendered and tokenised in parallel, then judged and stored in the order of the file, so that nothing
+ * depends on the number of threads. */
 #include "core/base/cleanup.h"
 #include "core/base/size.h"
 #include "core/data/columns.h"
@@ -13,12 +12,14 @@
 
 #define BLOCK_ROWS 512
 #define BLOCK_BYTES ((size_t)4 << 20)
+#define TASK_ROWS 8 /* with one arena */
 
 /* A row on its way. */
 struct job {
-    struct mt_row_text row;
-    size_t number, line; /* in its file, from 1 */
-    bool cut_freely;     /* a .txt file: windows whatever `overlong` says */
+    struct mt_row row;
+    struct mt_row_text text; /* lives while the row is encoded */
+    bool answered;           /* a conversation whose answer says something */
+    bool cut_freely;         /* a .txt file: windows whatever `overlong` says */
     struct mt_ids ids, learned;
     int result;
     struct mt_error error;
@@ -29,6 +30,8 @@ struct ingest {
     const struct mt_dataset_options *options;
     const struct mt_source *source;
     const struct mt_source_file *file; /* at hand */
+    struct mt_reader *reader;          /* of it */
+    enum mt_row_kind kind;             /* of its rows, by the first one */
     struct mt_arena *arena;            /* of the block */
     struct job *jobs;                  /* [BLOCK_ROWS] */
     size_t num_jobs;
@@ -48,13 +51,12 @@ static int no_memory(struct mt_error *error)
         "out of memory for the tokens of the data set: they are held in memory, 4 bytes each");
 }
 
-/* --- tokenising, in parallel -------------------------------------------------------------------------------
- */
+/* --- parsing and tokenising, in parallel ---------------------------------------------------------------- */
 
 /* A document: begin token, text, end token. */
 static int encode_document(const struct mt_tokenizer *tokenizer, struct job *job)
 {
-    int r = mt_tokenizer_encode(tokenizer, job->row.text, job->row.bytes, true, &job->ids, &job->error);
+    int r = mt_tokenizer_encode(tokenizer, job->text.text, job->text.bytes, true, &job->ids, &job->error);
     if (r < 0)
         return r;
     mt_tokenizer_single_begin(tokenizer, &job->ids, 0);
@@ -65,16 +67,38 @@ static int encode_document(const struct mt_tokenizer *tokenizer, struct job *job
     return 0;
 }
 
-static void encode(void *context, size_t task)
+/* One row from what stands in the file to tokens; what it needs in between lives in `arena`. */
+static int encode_row(const struct ingest *ingest, struct job *job, struct mt_arena *arena)
+{
+    const struct mt_dataset_options *options = ingest->options;
+    int r = mt_reader_parse(ingest->reader, arena, &job->row, &job->error);
+    if (r < 0)
+        return r;
+    enum mt_row_kind kind = ingest->kind;
+    r = mt_columns_read_row(ingest->source, ingest->file, &job->row, arena, &kind, &job->text, &job->error);
+    if (r < 0)
+        return r;
+    job->cut_freely = job->row.text != NULL;
+    if (kind == MT_ROW_DOCUMENT) {
+        r = job->text.bytes ? encode_document(options->tokenizer, job) : 0;
+    } else {
+        job->answered = job->text.messages[job->text.num_messages - 1].bytes > 0;
+        r = mt_chat_encode(options->chat, options->tokenizer, job->text.messages, job->text.num_messages,
+                           false, &job->ids, &job->learned, &job->error);
+    }
+    return r < 0 ? mt_row_locate(&job->row, ingest->file->path, &job->error) : 0;
+}
+
+static void encode_rows(void *context, size_t task)
 {
     const struct ingest *ingest = context;
-    const struct mt_dataset_options *options = ingest->options;
-    struct job *job = &ingest->jobs[task];
-    if (job->row.kind == MT_ROW_DOCUMENT)
-        job->result = job->row.bytes ? encode_document(options->tokenizer, job) : 0;
-    else
-        job->result = mt_chat_encode(options->chat, options->tokenizer, job->row.messages,
-                                     job->row.num_messages, false, &job->ids, &job->learned, &job->error);
+    const size_t first = task * TASK_ROWS, end = mt_size_min(first + TASK_ROWS, ingest->num_jobs);
+    struct mt_arena *arena = mt_arena_new();
+    for (size_t i = first; i < end; i++) {
+        struct job *job = &ingest->jobs[i];
+        job->result = arena ? encode_row(ingest, job, arena) : no_memory(&job->error);
+    }
+    mt_arena_free(arena);
 }
 
 /* --- judging and storing, in order
@@ -92,7 +116,7 @@ static int refuse_overlong(const struct ingest *ingest, const struct job *job, s
     return mt_error_set(error, -EMSGSIZE, MT_REASON_BAD_DATA,
                         "%s: line %zu: row %zu has %zu tokens, more than max_seq_len %zu; raise "
                         "dataset.max_seq_len, or set dataset.overlong to truncate or drop",
-                        ingest->file->path, job->line, job->number, job->ids.count,
+                        ingest->file->path, job->row.line, job->row.number, job->ids.count,
                         ingest->options->max_seq_len);
 }
 
@@ -139,10 +163,9 @@ static int store_conversation(struct ingest *ingest, const struct job *job, size
     const struct mt_dataset_options *options = ingest->options;
     struct mt_dataset_stats *stats = &ingest->dataset->stats;
     struct mt_samples *samples = &ingest->dataset->samples;
-    const struct mt_message *answer = &job->row.messages[job->row.num_messages - 1];
     size_t count = job->ids.count;
 
-    if (!answer->bytes && !options->train_on_prompt) { /* would teach to answer with nothing */
+    if (!job->answered && !options->train_on_prompt) { /* would teach to answer with nothing */
         drop(stats, MT_DROP_NO_TARGET, row);
         return 0;
     }
@@ -177,11 +200,12 @@ static int check_stop(const struct mt_dataset_options *options, struct mt_error 
 /* Tokenises and stores the block. */
 static int flush(struct ingest *ingest, struct mt_error *error)
 {
+    const size_t tasks = mt_size_ceil_div(ingest->num_jobs, TASK_ROWS);
     if (ingest->options->pool) {
-        mt_pool_run(ingest->options->pool, ingest->num_jobs, encode, ingest);
+        mt_pool_run(ingest->options->pool, tasks, encode_rows, ingest);
     } else {
-        for (size_t i = 0; i < ingest->num_jobs; i++)
-            encode(ingest, i);
+        for (size_t task = 0; task < tasks; task++)
+            encode_rows(ingest, task);
     }
     int r = check_stop(ingest->options, error);
     for (size_t i = 0; i < ingest->num_jobs; i++) {
@@ -191,11 +215,10 @@ static int flush(struct ingest *ingest, struct mt_error *error)
             r = job->result;
             if (error)
                 *error = job->error;
-            mt_error_prefix(error, "%s: line %zu: row %zu", ingest->file->path, job->line, job->number);
         }
         if (r == 0)
-            r = job->row.kind == MT_ROW_DOCUMENT ? store_document(ingest, job, row, error)
-                                                 : store_conversation(ingest, job, row, error);
+            r = job->text.kind == MT_ROW_DOCUMENT ? store_document(ingest, job, row, error)
+                                                  : store_conversation(ingest, job, row, error);
         mt_ids_free(&job->ids);
         mt_ids_free(&job->learned);
     }
@@ -206,42 +229,49 @@ static int flush(struct ingest *ingest, struct mt_error *error)
     return r;
 }
 
-/* --- reading
- * ------------------------------------------------------------------------------------------------ */
+/* --- reading -------------------------------------------------------------------------------------------- */
 
-static size_t text_bytes(const struct mt_row_text *row)
+/* The first row of a file says what all of them are. */
+static int decide_kind(struct ingest *ingest, struct mt_row *row, struct mt_error *error)
 {
-    size_t bytes = row->bytes;
-    for (size_t i = 0; i < row->num_messages; i++)
-        bytes += row->messages[i].bytes + row->messages[i].input_bytes;
-    return bytes;
+    struct mt_row_text text;
+    int r = mt_reader_parse(ingest->reader, ingest->arena, row, error);
+    if (r == 0)
+        r = mt_columns_read_row(ingest->source, ingest->file, row, ingest->arena, &ingest->kind, &text,
+                                error);
+    if (r == 0 && ingest->kind == MT_ROW_CONVERSATION && !ingest->options->chat)
+        r = mt_error_set(error, -EINVAL, MT_REASON_INTERNAL,
+                         "the rows are conversations, and no chat template was given");
+    return r;
 }
 
-static int ingest_rows(struct ingest *ingest, struct mt_reader *reader, struct mt_error *error)
+static int ingest_rows(struct ingest *ingest, struct mt_error *error)
 {
-    enum mt_row_kind kind = MT_ROW_UNDECIDED;
+    ingest->kind = MT_ROW_UNDECIDED;
     for (;;) {
         if (ingest->dataset->stats.rows + ingest->num_jobs >= ingest->source->max_rows)
             return ingest->num_jobs ? flush(ingest, error) : 0;
         if (!ingest->arena && !(ingest->arena = mt_arena_new()))
             return no_memory(error);
-        struct mt_row row;
-        int r = mt_reader_next(reader, ingest->arena, &row, error);
-        if (r < 0)
-            return r;
+        struct job *job = &ingest->jobs[ingest->num_jobs];
+        *job = (struct job){0};
+        int r = mt_reader_take(ingest->reader, ingest->arena, &job->row, error);
+        if (r < 0) { /* what stands before the damage may be damaged, too, and comes first */
+            struct mt_error earlier = {0};
+            const int before = flush(ingest, &earlier);
+            if (before < 0 && error)
+                *error = earlier;
+            return before < 0 ? before : r;
+        }
         if (r == 0)
             return flush(ingest, error);
-
-        struct job *job = &ingest->jobs[ingest->num_jobs];
-        *job = (struct job){.number = row.number, .line = row.line, .cut_freely = row.text != NULL};
-        r = mt_columns_read_row(ingest->source, ingest->file, &row, ingest->arena, &kind, &job->row, error);
-        if (r < 0)
-            return r;
-        if (kind == MT_ROW_CONVERSATION && !ingest->options->chat)
-            return mt_error_set(error, -EINVAL, MT_REASON_INTERNAL,
-                                "the rows are conversations, and no chat template was given");
+        if (ingest->kind == MT_ROW_UNDECIDED) {
+            r = decide_kind(ingest, &job->row, error);
+            if (r < 0)
+                return r;
+        }
         ingest->num_jobs++;
-        ingest->block_bytes += text_bytes(&job->row);
+        ingest->block_bytes += job->row.raw_bytes;
         if (ingest->num_jobs == BLOCK_ROWS || ingest->block_bytes >= BLOCK_BYTES) {
             r = flush(ingest, error);
             if (r < 0)
@@ -253,18 +283,20 @@ static int ingest_rows(struct ingest *ingest, struct mt_reader *reader, struct m
 static int ingest_file(struct ingest *ingest, const struct mt_source_file *file, struct mt_error *error)
 {
     int r = check_stop(ingest->options, error);
-    struct mt_reader *reader = NULL;
     if (r == 0)
-        r = mt_reader_open(file, 0, &reader, error);
+        r = mt_reader_open(file, 0, &ingest->reader, error);
     if (r < 0)
         return r;
-    unsigned char digest[32];
-    mt_reader_hash(reader, digest);
-    mt_sha256_update(&ingest->dataset->hash, digest, sizeof digest);
     ingest->file = file;
     ingest->dataset->stats.files++;
-    r = ingest_rows(ingest, reader, error);
-    mt_reader_free(reader);
+    unsigned char digest[32];
+    r = ingest_rows(ingest, error);
+    if (r == 0)
+        r = mt_reader_finish(ingest->reader, digest, error);
+    if (r == 0)
+        mt_sha256_update(&ingest->dataset->hash, digest, sizeof digest);
+    mt_reader_free(ingest->reader);
+    ingest->reader = NULL;
     return r;
 }
 

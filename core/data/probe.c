@@ -21,7 +21,7 @@ static int probe_file(const struct mt_source *source, const struct mt_source_fil
         r = mt_columns_read_row(source, file, &row, arena, &kind, &text, error);
         r = r < 0 ? r : 1;
     } else if (r == 0) {
-        r = mt_reader_bytes(reader) == PROBE_BYTES; /* a row that is longer than the look */
+        r = mt_reader_cut(reader); /* a row that is longer than the look */
     }
     mt_reader_free(reader);
     return r;

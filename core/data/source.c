@@ -14,34 +14,52 @@
 
 #define MAX_FOLDER_DEPTH 32
 
+#define KNOWN_ENDINGS ".txt, .json, .jsonl, .csv or .tsv (also with .gz or .zst behind)"
+
 static const struct {
     const char *suffix;
     enum mt_format format;
-} known[] = {{".txt", MT_FORMAT_TEXT}, {".json", MT_FORMAT_JSON}, {".jsonl", MT_FORMAT_LINES}};
+} known[] = {
+    {".txt", MT_FORMAT_TEXT},     {".json", MT_FORMAT_JSON}, {".jsonl", MT_FORMAT_LINES},
+    {".ndjson", MT_FORMAT_LINES}, {".csv", MT_FORMAT_CSV},   {".tsv", MT_FORMAT_TSV},
+};
+
+static const struct {
+    const char *suffix;
+    enum mt_compression compression;
+} packed[] = {{".gz", MT_COMPRESSION_GZIP}, {".zst", MT_COMPRESSION_ZSTD}};
 
 /* Data that must not be passed over in silence. */
-static const char *const later[] = {".csv", ".tsv",    ".parquet", ".arrow", ".gz",
-                                    ".zst", ".ndjson", ".zip",     ".bz2",   ".xz"};
+static const char *const later[] = {".parquet", ".arrow", ".gz", ".zst", ".zip",
+                                    ".bz2",     ".xz",    ".7z", ".tar"};
 
-static bool has_suffix(const char *path, const char *suffix)
+static bool ends_with(const char *path, size_t length, const char *suffix)
 {
-    const size_t length = strlen(path), suffix_length = strlen(suffix);
-    return length > suffix_length && strcasecmp(path + length - suffix_length, suffix) == 0;
+    const size_t suffix_length = strlen(suffix);
+    return length > suffix_length && strncasecmp(path + length - suffix_length, suffix, suffix_length) == 0;
 }
 
 static const char *later_format(const char *path)
 {
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
-        if (has_suffix(path, later[i]))
+        if (ends_with(path, strlen(path), later[i]))
             return later[i];
     return NULL;
 }
 
-static bool find_format(const char *path, enum mt_format *format)
+bool mt_source_format(const char *path, struct mt_source_file *file)
 {
+    size_t length = strlen(path);
+    *file = (struct mt_source_file){.path = path};
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
+        if (ends_with(path, length, packed[i].suffix)) {
+            length -= strlen(packed[i].suffix);
+            file->compression = packed[i].compression;
+            break;
+        }
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (has_suffix(path, known[i].suffix)) {
-            *format = known[i].format;
+        if (ends_with(path, length, known[i].suffix)) {
+            file->format = known[i].format;
             return true;
         }
     return false;
@@ -52,7 +70,7 @@ static int no_memory(struct mt_error *error)
     return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory while looking for data");
 }
 
-static int add_file(struct mt_source *source, const char *path, enum mt_format format, struct mt_error *error)
+static int add_file(struct mt_source *source, const struct mt_source_file *file, struct mt_error *error)
 {
     if (source->num_files == source->capacity) {
         const size_t capacity = mt_size_max(source->capacity * 2, 16);
@@ -62,17 +80,18 @@ static int add_file(struct mt_source *source, const char *path, enum mt_format f
         source->files = files;
         source->capacity = capacity;
     }
-    const char *copy = mt_arena_strdup(source->arena, path);
+    const char *copy = mt_arena_strdup(source->arena, file->path);
     if (!copy)
         return no_memory(error);
-    source->files[source->num_files++] = (struct mt_source_file){.path = copy, .format = format};
+    source->files[source->num_files] = *file;
+    source->files[source->num_files++].path = copy;
     return 0;
 }
 
 static int refuse_later(const char *path, struct mt_error *error)
 {
     return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_DATA,
-                        "%s: %s files are not supported yet; there are .txt, .jsonl and .json", path,
+                        "%s: %s files are not supported yet; there are " KNOWN_ENDINGS, path,
                         later_format(path));
 }
 
@@ -94,14 +113,15 @@ static int visit(struct mt_source *source, const char *folder, const char *name,
             return mt_error_set_errno(error, MT_REASON_BAD_DATA, "the link %s leads nowhere", path);
         status = target;
     }
-    enum mt_format format;
-    if (S_ISREG(status.st_mode) && later_format(path))
+    struct mt_source_file file;
+    const bool known_format = mt_source_format(path, &file);
+    if (S_ISREG(status.st_mode) && !known_format && later_format(path))
         return refuse_later(path, error);
-    if (!S_ISREG(status.st_mode) || !find_format(path, &format) || strcmp(name, "dataset_info.json") == 0) {
+    if (!S_ISREG(status.st_mode) || !known_format || strcmp(name, "dataset_info.json") == 0) {
         source->skipped_files++;
         return 0;
     }
-    return add_file(source, path, format, error);
+    return add_file(source, &file, error);
 }
 
 static int compare_entries(const struct dirent **a, const struct dirent **b)
@@ -143,20 +163,20 @@ static int add_path(struct mt_source *source, const char *path, struct mt_error 
         int r = walk(source, path, 0, error);
         if (r == 0 && source->num_files == before)
             return mt_error_set(error, -ENODATA, MT_REASON_BAD_DATA,
-                                "the folder %s holds no .txt, .jsonl or .json file (%zu others)", path,
-                                source->skipped_files - skipped);
+                                "the folder %s holds no file that ends in " KNOWN_ENDINGS " (%zu others)",
+                                path, source->skipped_files - skipped);
         return r;
     }
     if (!S_ISREG(status.st_mode))
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_DATA, "%s is neither a file nor a folder", path);
+    struct mt_source_file file;
+    if (mt_source_format(path, &file))
+        return add_file(source, &file, error);
     if (later_format(path))
         return refuse_later(path, error);
-    enum mt_format format;
-    if (!find_format(path, &format))
-        return mt_error_set(
-            error, -EINVAL, MT_REASON_BAD_DATA,
-            "%s: the file's name does not say what it holds; it must end in .txt, .jsonl or .json", path);
-    return add_file(source, path, format, error);
+    return mt_error_set(error, -EINVAL, MT_REASON_BAD_DATA,
+                        "%s: the file's name does not say what it holds; it must end in " KNOWN_ENDINGS,
+                        path);
 }
 
 /* The usual names for what was left open. */

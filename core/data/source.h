@@ -4,18 +4,23 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/data/input.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum mt_format {
     MT_FORMAT_TEXT,  /* .txt: one document */
     MT_FORMAT_JSON,  /* .json: an array of rows, or rows one after another */
-    MT_FORMAT_LINES, /* .jsonl: a row a line */
+    MT_FORMAT_LINES, /* .jsonl, .ndjson: a row a line */
+    MT_FORMAT_CSV,   /* .csv: the first record names the columns */
+    MT_FORMAT_TSV,   /* .tsv: the same with tabs */
 };
 
 struct mt_source_file {
     const char *path;
     enum mt_format format;
+    enum mt_compression compression; /* .gz, .zst behind the format's ending */
 };
 
 /* Names of columns. In options NULL stands for the usual name; "" for no such column. */
@@ -36,6 +41,9 @@ struct mt_source {
     size_t max_rows; /* num_samples of a registry entry; SIZE_MAX: all */
     struct mt_arena *arena;
 };
+
+/* What the file's name says that it holds; false where it does not say. Borrows `path`. */
+bool mt_source_format(const char *path, struct mt_source_file *file);
 
 /* Paths of files and folders; a folder is walked recursively in byte order of the paths, links to folders are
  * not followed. Formats that come later are refused by name, in folders too. MT_REASON_BAD_DATA. */
