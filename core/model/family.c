@@ -1,665 +1,77 @@
-/* The family table. */
+/* The family table, put together from the files of its groups (family_*.c). */
 #include "core/model/family.h"
 
+#include "core/model/family_entries.h"
+
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* ---- names that many families share ---- */
-
-#define EMBEDDING_AND_HEAD                                                                                   \
-    [MT_ROLE_EMBEDDING] = "model.embed_tokens.weight", [MT_ROLE_HEAD] = "lm_head.weight"
-#define FINAL_NORM [MT_ROLE_FINAL_NORM] = "model.norm.weight"
-#define FINAL_NORM_BIAS [MT_ROLE_FINAL_NORM_BIAS] = "model.norm.bias"
-#define SPLIT_QKV                                                                                            \
-    [MT_ROLE_Q] = "model.layers.#.self_attn.q_proj.weight",                                                  \
-    [MT_ROLE_K] = "model.layers.#.self_attn.k_proj.weight",                                                  \
-    [MT_ROLE_V] = "model.layers.#.self_attn.v_proj.weight",                                                  \
-    [MT_ROLE_Q_BIAS] = "model.layers.#.self_attn.q_proj.bias",                                               \
-    [MT_ROLE_K_BIAS] = "model.layers.#.self_attn.k_proj.bias",                                               \
-    [MT_ROLE_V_BIAS] = "model.layers.#.self_attn.v_proj.bias"
-#define OUTPUT                                                                                               \
-    [MT_ROLE_O] = "model.layers.#.self_attn.o_proj.weight", [MT_ROLE_O_BIAS] =                               \
-                                                                "model.layers.#.self_attn.o_proj.bias"
-#define QK_NORMS                                                                                             \
-    [MT_ROLE_Q_NORM] = "model.layers.#.self_attn.q_norm.weight",                                             \
-    [MT_ROLE_K_NORM] = "model.layers.#.self_attn.k_norm.weight"
-#define PRE_NORMS                                                                                            \
-    [MT_ROLE_ATTENTION_NORM] = "model.layers.#.input_layernorm.weight",                                      \
-    [MT_ROLE_MLP_NORM] = "model.layers.#.post_attention_layernorm.weight"
-#define PRE_NORM_BIASES                                                                                      \
-    [MT_ROLE_ATTENTION_NORM_BIAS] = "model.layers.#.input_layernorm.bias",                                   \
-    [MT_ROLE_MLP_NORM_BIAS] = "model.layers.#.post_attention_layernorm.bias"
-#define POST_NORMS                                                                                           \
-    [MT_ROLE_POST_ATTENTION_NORM] = "model.layers.#.post_attention_layernorm.weight",                        \
-    [MT_ROLE_POST_MLP_NORM] = "model.layers.#.post_feedforward_layernorm.weight"
-#define UP_DOWN                                                                                              \
-    [MT_ROLE_UP] = "model.layers.#.mlp.up_proj.weight",                                                      \
-    [MT_ROLE_UP_BIAS] = "model.layers.#.mlp.up_proj.bias",                                                   \
-    [MT_ROLE_DOWN] = "model.layers.#.mlp.down_proj.weight",                                                  \
-    [MT_ROLE_DOWN_BIAS] = "model.layers.#.mlp.down_proj.bias"
-#define GATED_MLP                                                                                            \
-    [MT_ROLE_GATE] = "model.layers.#.mlp.gate_proj.weight",                                                  \
-    [MT_ROLE_GATE_BIAS] = "model.layers.#.mlp.gate_proj.bias", UP_DOWN
-#define FUSED_MLP                                                                                            \
-    [MT_ROLE_GATE_UP] = "model.layers.#.mlp.gate_up_proj.weight", [MT_ROLE_DOWN] =                           \
-                                                                      "model.layers.#.mlp.down_proj.weight"
-#define LLAMA_NAMES EMBEDDING_AND_HEAD, FINAL_NORM, SPLIT_QKV, OUTPUT, PRE_NORMS, GATED_MLP
-#define SANDWICH_NORMS                                                                                       \
-    [MT_ROLE_ATTENTION_NORM] = "model.layers.#.input_layernorm.weight",                                      \
-    [MT_ROLE_MLP_NORM] = "model.layers.#.pre_feedforward_layernorm.weight", POST_NORMS
-
-#define KEYS(...) ((const char *const[]){__VA_ARGS__, NULL})
-#define FIXED(...) ((const struct mt_family_fixed[]){__VA_ARGS__, {NULL, NULL}})
-#define RENAMED(...) ((const struct mt_family_renamed[]){__VA_ARGS__, {NULL, NULL}})
-#define ALWAYS                                                                                               \
-    {                                                                                                        \
-        NULL, true                                                                                           \
-    }
-
-static const struct mt_family families[] = {
-    {
-        .model_type = "arcee",
-        .architecture = "ArceeForCausalLM",
-        .names = {EMBEDDING_AND_HEAD, FINAL_NORM, SPLIT_QKV, OUTPUT, PRE_NORMS, UP_DOWN},
-        .rope_theta = 10000,
-        .norm_eps = 1e-5,
-        .activation = "relu2",
-        .qkv_bias = {"attention_bias", false},
-        .output_bias = {"attention_bias", false},
-        .mlp_bias = {"mlp_bias", false},
-        .keys = KEYS("attention_bias", "mlp_bias"),
-    },
-    {
-        .model_type = "cohere",
-        .architecture = "CohereForCausalLM",
-        .names = {EMBEDDING_AND_HEAD, FINAL_NORM, SPLIT_QKV, OUTPUT, GATED_MLP,
-                  QK_NORMS, [MT_ROLE_ATTENTION_NORM] = "model.layers.#.input_layernorm.weight"},
-        .rope_theta = 500000,
-        .norm_eps = 1e-5,
-        .eps_key = "layer_norm_eps",
-        .tied = true,
-        .logit_scale = 0.0625,
-        .qkv_bias = {"attention_bias", false},
-        .output_bias = {"attention_bias", false},
-        .layer_norm = true,
-        .parallel = ALWAYS,
-        .qk_norm = MT_QK_NORM_PER_HEAD,
-        .qk_norm_key = "use_qk_norm",
-        .interleaved = true,
-        .keys = KEYS("attention_bias", "use_qk_norm", "logit_scale", "layer_norm_eps"),
-    },
-    {
-        .model_type = "cohere2",
-        .architecture = "Cohere2ForCausalLM",
-        .names = {EMBEDDING_AND_HEAD, FINAL_NORM, SPLIT_QKV, OUTPUT,
-                  GATED_MLP, [MT_ROLE_ATTENTION_NORM] = "model.layers.#.input_layernorm.weight"},
-        .rope_theta = 10000,
-        .norm_eps = 1e-5,
-        .eps_key = "layer_norm_eps",
-        .tied = true,
-        .logit_scale = 0.0625,
-        .window = 4096,
-        .window_pattern = 4,
-        .qkv_bias = {"attention_bias", false},
-        .output_bias = {"attention_bias", false},
-        .layer_norm = true,
-        .parallel = ALWAYS,
-        .interleaved = true,
-        .windows = MT_WINDOW_PATTERN,
-        .ropes = MT_ROPE_WINDOWED,
-        .keys = KEYS("attention_bias", "logit_scale", "layer_norm_eps", "sliding_window", "layer_types",
-                     "sliding_window_pattern", "_sliding_window_pattern"),
-    },
-    {
-        .model_type = "cwm",
-        .architecture = "CwmForCausalLM",
-        .names = {LLAMA_NAMES},
-        .rope_theta = 1e6,
-        .norm_eps = 1e-5,
-        .head_dim = 128,
-        .window = 8192,
-        .windows = MT_WINDOW_LAYER_TYPES,
-        .mlp_bias = {"mlp_bias", false},
-        .keys = KEYS("mlp_bias", "sliding_window", "layer_types", "pretraining_tp"),
-        .fixed = FIXED({"attention_bias", "false"}),
-    },
-    {
-        .model_type = "ernie4_5",
-        .architecture = "Ernie4_5ForCausalLM",
-        .names = {LLAMA_NAMES},
-        .rope_theta = 500000,
-        .norm_eps = 1e-5,
-        .tied = true,
-        .head_dim = 128,
-        .qkv_bias = {"use_bias", false},
-        .output_bias = {"use_bias", false},
-        .mlp_bias = {"use_bias", false},
-        .interleaved = true,
-        .keys = KEYS("use_bias"),
-    },
-    {
-        .model_type = "exaone",
-        .architecture = "ExaoneForCausalLM",
-        .names = {[MT_ROLE_EMBEDDING] = "transformer.wte.weight",
-                  [MT_ROLE_ATTENTION_NORM] = "transformer.h.#.ln_1.weight",
-                  [MT_ROLE_Q] = "transformer.h.#.attn.attention.q_proj.weight",
-                  [MT_ROLE_K] = "transformer.h.#.attn.attention.k_proj.weight",
-                  [MT_ROLE_V] = "transformer.h.#.attn.attention.v_proj.weight",
-                  [MT_ROLE_O] = "transformer.h.#.attn.attention.out_proj.weight",
-                  [MT_ROLE_MLP_NORM] = "transformer.h.#.ln_2.weight",
-                  [MT_ROLE_GATE] = "transformer.h.#.mlp.c_fc_0.weight",
-                  [MT_ROLE_UP] = "transformer.h.#.mlp.c_fc_1.weight",
-                  [MT_ROLE_DOWN] = "transformer.h.#.mlp.c_proj.weight",
-                  [MT_ROLE_FINAL_NORM] = "transformer.ln_f.weight",
-                  [MT_ROLE_HEAD] = "lm_head.weight"},
-        .rope_theta = 10000,
-        .norm_eps = 1e-5,
-        .fixed = FIXED({"attention_bias", "false"}, {"mlp_bias", "false"}),
-    },
-    {
-        .model_type = "exaone4",
-        .architecture = "Exaone4ForCausalLM",
-        .names = {EMBEDDING_AND_HEAD, FINAL_NORM, SPLIT_QKV, OUTPUT, QK_NORMS, POST_NORMS, GATED_MLP},
-        .rope_theta = 10000,
-        .norm_eps = 1e-5,
-        .qk_norm = MT_QK_NORM_HEAD,
-        .windows = MT_WINDOW_LAYER_TYPES,
-        .ropes = MT_ROPE_WINDOWED_IF_ANY,
-        .keys = KEYS("sliding_window", "sliding_window_pattern", "layer_types"),
-    },
-    {
-        .model_type = "gemma",
-        .architecture = "GemmaForCausalLM",
-        .names = {LLAMA_NAMES},
-        .rope_theta = 10000,
-        .tied = true,
-        .activation = "gelu_pytorch_tanh",
-        .head_dim = 256,
-        .qkv_bias = {"attention_bias", false},
-        .output_bias = {"attention_bias", false},
-        .norm_weight_offset = 1,
-        .scales_embeddings = true,
-        .keys = KEYS("attention_bias", "hidden_activation"),
-        .fixed =
-            FIXED({"use_bidirectional_attention", "false"}, {"hidden_activation", "\"gelu_pytorch_tanh\""}),
-    },
-    {
-        .model_type = "gemma2",
-        .architecture = "Gemma2ForCausalLM",
-        .names = {EMBEDDING_AND_HEAD, FINAL_NORM, SPLIT_QKV, OUTPUT, SANDWICH_NORMS, GATED_MLP},
-        .rope_theta = 10000,
-        .tied = true,
-        .activation = "gelu_pytorch_tanh",
-        .activation_key = "hidden_activation",
-        .head_dim = 256,
-        .window = 4096,
-        .attention_softcap = 50,
-        .logit_softcap = 30,
-        .query_scalar = 256,
-        .qkv_bias = {"attention_bias", false},
-        .output_bias = {"attention_bias", false},
-        .norm_weight_offset = 1,
-        .scales_embeddings = true,
-        .windows = MT_WINDOW_EVEN,
-        .keys =
-            KEYS("attention_bias", "hidden_activation", "attn_logit_softcapping", "final_logit_softcapping",
-                 "query_pre_attn_scalar", "sliding_window", "layer_types", "cache_implementation"),
-        .fixed = FIXED({"use_bidirectional_attention", "false"}),
-    },
-    {
-        .model_type = "gemma3_text",
-        .architecture = "Gemma3ForCausalLM",
-        .names = {EMBEDDING_AND_HEAD, FINAL_NORM, SPLIT_QKV, OUTPUT, QK_NORMS, SANDWICH_NORMS, GATED_MLP},
-        .rope_theta = 1e6,
-        .local_rope_theta = 10000,
-        .tied = true,
-        .activation = "gelu_pytorch_tanh",
-        .activation_key = "hidden_activation",
-        .head_dim = 256,
-        .window = 4096,
-        .window_pattern = 6,
-        .query_scalar = 256,
-        .qkv_bias = {"attention_bias", false},
-        .output_bias = {"attention_bias", false},
-        .norm_weight_offset = 1,
-        .qk_norm = MT_QK_NORM_HEAD,
-        .scales_embeddings = true,
-        .windows = MT_WINDOW_PATTERN,
-        .ropes = MT_ROPE_BY_LAYER_TYPE,
-        .keys =
-            KEYS("attention_bias", "hidden_activation", "attn_logit_softcapping", "final_logit_softcapping",
-                 "query_pre_attn_scalar", "sliding_window", "layer_types", "sliding_window_pattern",
-                 "_sliding_window_pattern", "rope_local_base_freq", "cache_implementation"),
-        .fixed = FIXED({"use_bidirectional_attention", "false"}),
-    },
-    {
-        .model_type = "glm",
-        .architecture = "GlmForCausalLM",
-        .names = {EMBEDDING_AND_HEAD, FINAL_NORM,
-                  SPLIT_QKV, [MT_ROLE_O] = "model.layers.#.self_attn.o_proj.weight", PRE_NORMS, FUSED_MLP},
-        .rope_theta = 10000,
-        .partial_rotary_factor = 0.5,
-        .norm_eps = 1.5625e-7,
-        .head_dim = 128,
-        .qkv_bias = {"attention_bias", false},
-        .interleaved = true,
-        .keys = KEYS("attention_bias", "partial_rotary_factor"),
-    },
-    {
-        .model_type = "glm4",
-        .architecture = "Glm4ForCausalLM",
-        .names = {EMBEDDING_AND_HEAD, FINAL_NORM,
-                  SPLIT_QKV, [MT_ROLE_O] = "model.layers.#.self_attn.o_proj.weight",
-                  PRE_NORMS, [MT_ROLE_POST_ATTENTION_NORM] = "model.layers.#.post_self_attn_layernorm.weight",
-                  [MT_ROLE_POST_MLP_NORM] = "model.layers.#.post_mlp_layernorm.weight", FUSED_MLP},
-        .rope_theta = 10000,
-        .partial_rotary_factor = 0.5,
-        .norm_eps = 1.5625e-7,
-        .head_dim = 128,
-        .qkv_bias = {"attention_bias", false},
-        .interleaved = true,
-        .keys = KEYS("attention_bias", "partial_rotary_factor"),
-    },
-    {
-        .model_type = "gpt_neox",
-        .architecture = "GPTNeoXForCausalLM",
-        .names = {[MT_ROLE_EMBEDDING] = "gpt_neox.embed_in.weight",
-                  [MT_ROLE_ATTENTION_NORM] = "gpt_neox.layers.#.input_layernorm.weight",
-                  [MT_ROLE_ATTENTION_NORM_BIAS] = "gpt_neox.layers.#.input_layernorm.bias",
-                  [MT_ROLE_QKV] = "gpt_neox.layers.#.attention.query_key_value.weight",
-                  [MT_ROLE_QKV_BIAS] = "gpt_neox.layers.#.attention.query_key_value.bias",
-                  [MT_ROLE_O] = "gpt_neox.layers.#.attention.dense.weight",
-                  [MT_ROLE_O_BIAS] = "gpt_neox.layers.#.attention.dense.bias",
-                  [MT_ROLE_MLP_NORM] = "gpt_neox.layers.#.post_attention_layernorm.weight",
-                  [MT_ROLE_MLP_NORM_BIAS] = "gpt_neox.layers.#.post_attention_layernorm.bias",
-                  [MT_ROLE_UP] = "gpt_neox.layers.#.mlp.dense_h_to_4h.weight",
-                  [MT_ROLE_UP_BIAS] = "gpt_neox.layers.#.mlp.dense_h_to_4h.bias",
-                  [MT_ROLE_DOWN] = "gpt_neox.layers.#.mlp.dense_4h_to_h.weight",
-                  [MT_ROLE_DOWN_BIAS] = "gpt_neox.layers.#.mlp.dense_4h_to_h.bias",
-                  [MT_ROLE_FINAL_NORM] = "gpt_neox.final_layer_norm.weight",
-                  [MT_ROLE_FINAL_NORM_BIAS] = "gpt_neox.final_layer_norm.bias",
-                  [MT_ROLE_HEAD] = "embed_out.weight"},
-        .rope_theta = 10000,
-        .partial_rotary_factor = 0.25,
-        .norm_eps = 1e-5,
-        .eps_key = "layer_norm_eps",
-        .activation = "gelu",
-        .qkv_bias = {"attention_bias", true},
-        .output_bias = {"attention_bias", true},
-        .mlp_bias = ALWAYS,
-        .norm_bias = ALWAYS,
-        .layer_norm = true,
-        .parallel = {"use_parallel_residual", true},
-        .qkv_by_head = true,
-        .keeps_padding_row = true,
-        .renamed = RENAMED({"rotary_pct", "partial_rotary_factor"}, {"rotary_emb_base", "rope_theta"}),
-        .keys = KEYS("attention_bias", "use_parallel_residual", "layer_norm_eps"),
-    },
-    {
-        .model_type = "gptj",
-        .architecture = "GPTJForCausalLM",
-        .names = {[MT_ROLE_EMBEDDING] = "transformer.wte.weight",
-                  [MT_ROLE_ATTENTION_NORM] = "transformer.h.#.ln_1.weight",
-                  [MT_ROLE_ATTENTION_NORM_BIAS] = "transformer.h.#.ln_1.bias",
-                  [MT_ROLE_Q] = "transformer.h.#.attn.q_proj.weight",
-                  [MT_ROLE_K] = "transformer.h.#.attn.k_proj.weight",
-                  [MT_ROLE_V] = "transformer.h.#.attn.v_proj.weight",
-                  [MT_ROLE_O] = "transformer.h.#.attn.out_proj.weight",
-                  [MT_ROLE_UP] = "transformer.h.#.mlp.fc_in.weight",
-                  [MT_ROLE_UP_BIAS] = "transformer.h.#.mlp.fc_in.bias",
-                  [MT_ROLE_DOWN] = "transformer.h.#.mlp.fc_out.weight",
-                  [MT_ROLE_DOWN_BIAS] = "transformer.h.#.mlp.fc_out.bias",
-                  [MT_ROLE_FINAL_NORM] = "transformer.ln_f.weight",
-                  [MT_ROLE_FINAL_NORM_BIAS] = "transformer.ln_f.bias",
-                  [MT_ROLE_HEAD] = "lm_head.weight",
-                  [MT_ROLE_HEAD_BIAS] = "lm_head.bias"},
-        .rope_theta = 10000,
-        .norm_eps = 1e-5,
-        .eps_key = "layer_norm_epsilon",
-        .activation = "gelu_new",
-        .activation_key = "activation_function",
-        .mlp_factor = 4,
-        .mlp_bias = ALWAYS,
-        .norm_bias = ALWAYS,
-        .head_bias = ALWAYS,
-        .layer_norm = true,
-        .parallel = ALWAYS,
-        .interleaved = true,
-        .keeps_padding_row = true,
-        .renamed = RENAMED({"n_embd", "hidden_size"}, {"n_layer", "num_hidden_layers"},
-                           {"n_head", "num_attention_heads"}, {"n_inner", "intermediate_size"},
-                           {"n_positions", "max_position_embeddings"}),
-        .keys = KEYS("activation_function", "layer_norm_epsilon", "rotary_dim", "n_ctx", "summary_type",
-                     "summary_use_proj", "summary_activation", "summary_proj_to_labels",
-                     "summary_first_dropout", "scale_attn_weights"),
-        .fixed = FIXED({"scale_attn_weights", "true"}),
-    },
-    {
-        .model_type = "granite",
-        .architecture = "GraniteForCausalLM",
-        .names = {LLAMA_NAMES},
-        .rope_theta = 10000,
-        .qkv_bias = {"attention_bias", false},
-        .output_bias = {"attention_bias", false},
-        .mlp_bias = {"mlp_bias", false},
-        .keys = KEYS("attention_bias", "mlp_bias", "attention_multiplier", "embedding_multiplier",
-                     "residual_multiplier", "logits_scaling"),
-    },
-    {
-        .model_type = "helium",
-        .architecture = "HeliumForCausalLM",
-        .names = {EMBEDDING_AND_HEAD, FINAL_NORM,
-                  SPLIT_QKV, [MT_ROLE_O] = "model.layers.#.self_attn.o_proj.weight", PRE_NORMS, GATED_MLP},
-        .rope_theta = 100000,
-        .norm_eps = 1e-8,
-        .head_dim = 128,
-        .qkv_bias = {"attention_bias", false},
-        .mlp_bias = {"mlp_bias", false},
-        .interleaved = true,
-        .keys = KEYS("attention_bias", "mlp_bias"),
-    },
-    {
-        .model_type = "hunyuan_v1_dense",
-        .architecture = "HunYuanDenseV1ForCausalLM",
-        .names = {LLAMA_NAMES, [MT_ROLE_Q_NORM] = "model.layers.#.self_attn.query_layernorm.weight",
-                  [MT_ROLE_K_NORM] = "model.layers.#.self_attn.key_layernorm.weight"},
-        .rope_theta = 10000,
-        .norm_eps = 1e-5,
-        .qkv_bias = {"attention_bias", false},
-        .output_bias = {"attention_bias", false},
-        .qk_norm = MT_QK_NORM_HEAD,
-        .qk_norm_after_rope = true,
-        .keys = KEYS("attention_bias", "eod_token_id", "pretraining_tp"),
-    },
-    {
-        .model_type = "iquestcoder",
-        .architecture = "IQuestCoderForCausalLM",
-        .names = {LLAMA_NAMES},
-        .rope_theta = 10000,
-        .qkv_bias = {"attention_bias", false},
-        .output_bias = {"attention_bias", false},
-        .mlp_bias = {"mlp_bias", false},
-        .keys = KEYS("attention_bias", "mlp_bias"),
-        .fixed = FIXED({"clip_qkv", "null"}),
-    },
-    {
-        .model_type = "llama",
-        .architecture = "LlamaForCausalLM",
-        .names = {LLAMA_NAMES},
-        .rope_theta = 10000,
-        .qkv_bias = {"attention_bias", false},
-        .output_bias = {"attention_bias", false},
-        .mlp_bias = {"mlp_bias", false},
-        .keys = KEYS("attention_bias", "mlp_bias", "pretraining_tp"),
-        .fixed = FIXED({"rope_interleaved", "false"}),
-    },
-    {
-        .model_type = "ministral",
-        .architecture = "MinistralForCausalLM",
-        .names = {LLAMA_NAMES},
-        .rope_theta = 10000,
-        .window = 4096,
-        .windows = MT_WINDOW_LAYER_TYPES,
-        .keys = KEYS("sliding_window", "layer_types"),
-    },
-    {
-        .model_type = "ministral3",
-        .architecture = "Ministral3ForCausalLM",
-        .names = {LLAMA_NAMES},
-        .rope_theta = 1e6,
-        .norm_eps = 1e-5,
-        .head_dim = 128,
-        .scales_queries = true,
-        .windows = MT_WINDOW_ALL,
-        .keys = KEYS("sliding_window"),
-    },
-    {
-        .model_type = "mistral",
-        .architecture = "MistralForCausalLM",
-        .names = {LLAMA_NAMES},
-        .rope_theta = 10000,
-        .window = 4096,
-        .windows = MT_WINDOW_ALL,
-        .keys = KEYS("sliding_window", "layer_types"),
-    },
-    {
-        .model_type = "nemotron",
-        .architecture = "NemotronForCausalLM",
-        .names = {EMBEDDING_AND_HEAD, FINAL_NORM, FINAL_NORM_BIAS, SPLIT_QKV, OUTPUT, PRE_NORMS,
-                  PRE_NORM_BIASES, UP_DOWN},
-        .rope_theta = 10000,
-        .partial_rotary_factor = 0.5,
-        .norm_eps = 1e-5,
-        .eps_key = "norm_eps",
-        .activation = "relu2",
-        .qkv_bias = {"attention_bias", false},
-        .output_bias = {"attention_bias", false},
-        .mlp_bias = {"mlp_bias", false},
-        .norm_bias = ALWAYS,
-        .layer_norm = true,
-        .norm_weight_offset = 1,
-        .keys = KEYS("attention_bias", "mlp_bias", "norm_eps", "partial_rotary_factor"),
-    },
-    {
-        .model_type = "olmo",
-        .architecture = "OlmoForCausalLM",
-        .names = {EMBEDDING_AND_HEAD, SPLIT_QKV, OUTPUT, GATED_MLP},
-        .rope_theta = 10000,
-        .norm_eps = 1e-5,
-        .qkv_bias = {"attention_bias", false},
-        .output_bias = {"attention_bias", false},
-        .layer_norm = true,
-        .plain_norms = true,
-        .keys = KEYS("attention_bias"),
-        .fixed = FIXED({"clip_qkv", "null"}),
-    },
-    {
-        .model_type = "olmo2",
-        .architecture = "Olmo2ForCausalLM",
-        .names = {EMBEDDING_AND_HEAD, FINAL_NORM, SPLIT_QKV, OUTPUT, QK_NORMS, POST_NORMS, GATED_MLP},
-        .rope_theta = 10000,
-        .norm_eps = 1e-5,
-        .qkv_bias = {"attention_bias", false},
-        .output_bias = {"attention_bias", false},
-        .qk_norm = MT_QK_NORM_WHOLE,
-        .keys = KEYS("attention_bias"),
-    },
-    {
-        .model_type = "olmo3",
-        .architecture = "Olmo3ForCausalLM",
-        .names = {EMBEDDING_AND_HEAD, FINAL_NORM, SPLIT_QKV, OUTPUT, QK_NORMS, POST_NORMS, GATED_MLP},
-        .rope_theta = 500000,
-        .local_rope_theta = 500000,
-        .norm_eps = 1e-5,
-        .window = 4096,
-        .window_pattern = 4,
-        .qkv_bias = {"attention_bias", false},
-        .output_bias = {"attention_bias", false},
-        .qk_norm = MT_QK_NORM_WHOLE,
-        .windows = MT_WINDOW_PATTERN,
-        .ropes = MT_ROPE_BY_LAYER_TYPE,
-        .keys = KEYS("attention_bias", "sliding_window", "layer_types"),
-    },
-    {
-        .model_type = "phi",
-        .architecture = "PhiForCausalLM",
-        .names = {EMBEDDING_AND_HEAD, SPLIT_QKV, [MT_ROLE_HEAD_BIAS] = "lm_head.bias",
-                  [MT_ROLE_FINAL_NORM] = "model.final_layernorm.weight",
-                  [MT_ROLE_FINAL_NORM_BIAS] = "model.final_layernorm.bias",
-                  [MT_ROLE_ATTENTION_NORM] = "model.layers.#.input_layernorm.weight",
-                  [MT_ROLE_ATTENTION_NORM_BIAS] = "model.layers.#.input_layernorm.bias",
-                  [MT_ROLE_Q_NORM] = "model.layers.#.self_attn.q_layernorm.weight",
-                  [MT_ROLE_K_NORM] = "model.layers.#.self_attn.k_layernorm.weight",
-                  [MT_ROLE_Q_NORM_BIAS] = "model.layers.#.self_attn.q_layernorm.bias",
-                  [MT_ROLE_K_NORM_BIAS] = "model.layers.#.self_attn.k_layernorm.bias",
-                  [MT_ROLE_O] = "model.layers.#.self_attn.dense.weight",
-                  [MT_ROLE_O_BIAS] = "model.layers.#.self_attn.dense.bias",
-                  [MT_ROLE_UP] = "model.layers.#.mlp.fc1.weight",
-                  [MT_ROLE_UP_BIAS] = "model.layers.#.mlp.fc1.bias",
-                  [MT_ROLE_DOWN] = "model.layers.#.mlp.fc2.weight",
-                  [MT_ROLE_DOWN_BIAS] = "model.layers.#.mlp.fc2.bias"},
-        .rope_theta = 10000,
-        .partial_rotary_factor = 0.5,
-        .norm_eps = 1e-5,
-        .eps_key = "layer_norm_eps",
-        .activation = "gelu_new",
-        .qkv_bias = ALWAYS,
-        .output_bias = ALWAYS,
-        .mlp_bias = ALWAYS,
-        .norm_bias = ALWAYS,
-        .head_bias = ALWAYS,
-        .layer_norm = true,
-        .parallel = ALWAYS,
-        .qk_norm = MT_QK_NORM_HEAD,
-        .qk_norm_key = "qk_layernorm",
-        .keys = KEYS("layer_norm_eps", "qk_layernorm", "partial_rotary_factor"),
-    },
-    {
-        .model_type = "phi3",
-        .architecture = "Phi3ForCausalLM",
-        .names = {EMBEDDING_AND_HEAD, FINAL_NORM, [MT_ROLE_QKV] = "model.layers.#.self_attn.qkv_proj.weight",
-                  [MT_ROLE_O] = "model.layers.#.self_attn.o_proj.weight", PRE_NORMS, FUSED_MLP},
-        .rope_theta = 10000,
-        .norm_eps = 1e-5,
-        .windows = MT_WINDOW_ALL,
-        .keys = KEYS("sliding_window", "partial_rotary_factor", "original_max_position_embeddings"),
-        .fixed = FIXED({"attention_bias", "false"}),
-    },
-    {
-        .model_type = "qwen2",
-        .architecture = "Qwen2ForCausalLM",
-        .names = {LLAMA_NAMES},
-        .rope_theta = 10000,
-        .window = 4096,
-        .qkv_bias = ALWAYS,
-        .windows = MT_WINDOW_FROM,
-        .keys = KEYS("use_sliding_window", "sliding_window", "max_window_layers", "layer_types"),
-    },
-    {
-        .model_type = "qwen3",
-        .architecture = "Qwen3ForCausalLM",
-        .names = {LLAMA_NAMES, QK_NORMS},
-        .rope_theta = 10000,
-        .head_dim = 128,
-        .window = 4096,
-        .qkv_bias = {"attention_bias", false},
-        .output_bias = {"attention_bias", false},
-        .qk_norm = MT_QK_NORM_HEAD,
-        .windows = MT_WINDOW_FROM,
-        .keys = KEYS("attention_bias", "use_sliding_window", "sliding_window", "max_window_layers",
-                     "layer_types"),
-    },
-    {
-        .model_type = "seed_oss",
-        .architecture = "SeedOssForCausalLM",
-        .names = {LLAMA_NAMES},
-        .rope_theta = 10000,
-        .head_dim = 128,
-        .qkv_bias = {"attention_bias", true},
-        .output_bias = {"attention_out_bias", false},
-        .mlp_bias = {"mlp_bias", false},
-        .keys = KEYS("attention_bias", "attention_out_bias", "mlp_bias", "pretraining_tp"),
-    },
-    {
-        .model_type = "smollm3",
-        .architecture = "SmolLM3ForCausalLM",
-        .names = {LLAMA_NAMES},
-        .rope_theta = 2e6,
-        .tied = true,
-        .qkv_bias = {"attention_bias", false},
-        .output_bias = {"attention_bias", false},
-        .mlp_bias = {"mlp_bias", false},
-        .windows = MT_WINDOW_NO_ROPE,
-        .ropes = MT_ROPE_LISTED,
-        .keys = KEYS("attention_bias", "mlp_bias", "use_sliding_window", "sliding_window", "layer_types",
-                     "no_rope_layers", "no_rope_layer_interval", "max_window_layers", "pretraining_tp"),
-    },
-    {
-        .model_type = "stablelm",
-        .architecture = "StableLmForCausalLM",
-        .names = {LLAMA_NAMES, PRE_NORM_BIASES, FINAL_NORM_BIAS},
-        .rope_theta = 10000,
-        .partial_rotary_factor = 0.25,
-        .norm_eps = 1e-5,
-        .eps_key = "layer_norm_eps",
-        .qkv_bias = {"use_qkv_bias", false},
-        .norm_bias = ALWAYS,
-        .layer_norm = true,
-        .parallel = {"use_parallel_residual", false},
-        .parallel_shares_norm = true,
-        .keys = KEYS("use_qkv_bias", "use_parallel_residual", "layer_norm_eps", "partial_rotary_factor"),
-        .fixed = FIXED({"qk_layernorm", "false"}),
-    },
-    {
-        .model_type = "starcoder2",
-        .architecture = "Starcoder2ForCausalLM",
-        .names = {EMBEDDING_AND_HEAD, FINAL_NORM, FINAL_NORM_BIAS, SPLIT_QKV, OUTPUT, PRE_NORMS,
-                  PRE_NORM_BIASES, [MT_ROLE_UP] = "model.layers.#.mlp.c_fc.weight",
-                  [MT_ROLE_UP_BIAS] = "model.layers.#.mlp.c_fc.bias",
-                  [MT_ROLE_DOWN] = "model.layers.#.mlp.c_proj.weight",
-                  [MT_ROLE_DOWN_BIAS] = "model.layers.#.mlp.c_proj.bias"},
-        .rope_theta = 10000,
-        .norm_eps = 1e-5,
-        .eps_key = "norm_epsilon",
-        .tied = true,
-        .activation = "gelu_pytorch_tanh",
-        .qkv_bias = {"use_bias", true},
-        .output_bias = {"use_bias", true},
-        .mlp_bias = {"use_bias", true},
-        .norm_bias = ALWAYS,
-        .layer_norm = true,
-        .windows = MT_WINDOW_ALL,
-        .keys = KEYS("use_bias", "norm_epsilon", "sliding_window"),
-        .fixed = FIXED({"mlp_type", "\"default\""}, {"norm_type", "\"layer_norm\""}),
-    },
-    {
-        .model_type = "vaultgemma",
-        .architecture = "VaultGemmaForCausalLM",
-        .names = {EMBEDDING_AND_HEAD, FINAL_NORM, SPLIT_QKV, OUTPUT,
-                  GATED_MLP, [MT_ROLE_ATTENTION_NORM] = "model.layers.#.input_layernorm.weight",
-                  [MT_ROLE_MLP_NORM] = "model.layers.#.pre_feedforward_layernorm.weight"},
-        .rope_theta = 10000,
-        .tied = true,
-        .activation = "gelu_pytorch_tanh",
-        .activation_key = "hidden_activation",
-        .head_dim = 256,
-        .window = 4096,
-        .attention_softcap = 50,
-        .logit_softcap = 30,
-        .query_scalar = 256,
-        .qkv_bias = {"attention_bias", false},
-        .output_bias = {"attention_bias", false},
-        .norm_weight_offset = 1,
-        .scales_embeddings = true,
-        .windows = MT_WINDOW_EVEN,
-        .keys = KEYS("attention_bias", "hidden_activation", "attn_logit_softcapping",
-                     "final_logit_softcapping", "query_pre_attn_scalar", "sliding_window", "layer_types"),
-    },
+static const struct mt_family_group *const groups[] = {
+    &mt_families_llama, &mt_families_gemma,      &mt_families_post_norm,
+    &mt_families_fused, &mt_families_layer_norm, &mt_families_gpt,
 };
 
-#define NUM_FAMILIES (sizeof families / sizeof *families)
+#define MAX_FAMILIES 128u
 
-const struct mt_family *mt_family_find(const char *model_type)
+/* By name, and entries of one name in the order of their file; filled once. */
+static const struct mt_family *table[MAX_FAMILIES];
+static size_t num_families;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void fill(void)
 {
-    for (size_t i = 0; i < NUM_FAMILIES; i++)
-        if (strcmp(families[i].model_type, model_type) == 0)
-            return &families[i];
-    return NULL;
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
+        for (size_t i = 0; i < groups[g]->count && num_families < MAX_FAMILIES; i++) {
+            const struct mt_family *family = &groups[g]->families[i];
+            size_t place = num_families++;
+            for (; place > 0 && strcmp(table[place - 1]->model_type, family->model_type) > 0; place--)
+                table[place] = table[place - 1];
+            table[place] = family;
+        }
 }
 
-const struct mt_family *mt_family_table(size_t *count)
+const struct mt_family *const *mt_family_table(size_t *count)
 {
-    *count = NUM_FAMILIES;
-    return families;
+    pthread_once(&once, fill);
+    *count = num_families;
+    return table;
+}
+
+static bool holds(const struct mt_family *family, const json_t *config)
+{
+    for (const struct mt_family_fixed *when = family->when; when && when->key; when++) {
+        json_t *wanted = json_loads(when->value, JSON_DECODE_ANY, NULL);
+        const json_t *value = json_object_get(config, when->key);
+        const bool same = value ? json_equal(wanted, value) : json_is_null(wanted);
+        json_decref(wanted);
+        if (!same)
+            return false;
+    }
+    return true;
+}
+
+const struct mt_family *mt_family_find(const char *model_type, const json_t *config)
+{
+    size_t count;
+    const struct mt_family *const *all = mt_family_table(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(all[i]->model_type, model_type) == 0 && (!config || holds(all[i], config)))
+            return all[i];
+    return NULL;
 }
 
 const char *mt_family_list(char *buffer, size_t bytes)
 {
-    size_t used = 0;
+    size_t count, used = 0;
+    const struct mt_family *const *all = mt_family_table(&count);
     if (bytes)
         buffer[0] = 0;
-    for (size_t i = 0; i < NUM_FAMILIES && used < bytes; i++) {
-        int written = snprintf(buffer + used, bytes - used, "%s%s", i ? ", " : "", families[i].model_type);
+    for (size_t i = 0; i < count && used < bytes; i++) {
+        if (i && strcmp(all[i]->model_type, all[i - 1]->model_type) == 0)
+            continue;
+        int written = snprintf(buffer + used, bytes - used, "%s%s", used ? ", " : "", all[i]->model_type);
         used += written > 0 ? (size_t)written : 0;
     }
     return buffer;

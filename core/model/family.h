@@ -38,8 +38,16 @@ enum mt_rope_rule {
     MT_ROPE_BY_LAYER_TYPE,   /* settings of their own for full and for sliding layers */
 };
 
+/* A key and a value as JSON text. */
+struct mt_family_fixed {
+    const char *key, *value;
+};
+
 struct mt_family {
-    const char *model_type;   /* "llama" */
+    const char *model_type; /* "llama" */
+    /* A model_type may have several entries: one is taken where all these hold, and the first such one.
+     * Absent keys count as null. NULL: always. */
+    const struct mt_family_fixed *when;
     const char *architecture; /* "LlamaForCausalLM" */
     /* Checkpoint names by role; # stands for the number of the layer. NULL: the family has no such parameter.
      * The names of norms say which norms there are; GATE or GATE_UP, that the MLP is gated. */
@@ -83,17 +91,15 @@ struct mt_family {
 
     /* Keys of config.json that this family understands beside the common ones; NULL-terminated. */
     const char *const *keys;
-    /* Settings that must have one value, or the mathematics is another: refused by name otherwise. */
-    const struct mt_family_fixed {
-        const char *key;
-        const char *value; /* JSON text; absent and null are always fine */
-    } * fixed;             /* ends with a NULL key */
+    /* Settings that must have one value, or the mathematics is another: refused by name otherwise. Absent and
+     * null are always fine. Ends with a NULL key, as `when` does. */
+    const struct mt_family_fixed *fixed;
 };
 
-/* NULL when unknown. */
-const struct mt_family *mt_family_find(const char *model_type);
+/* The entry for a config.json (or the first of the name, when it is NULL); NULL when unknown. */
+const struct mt_family *mt_family_find(const char *model_type, const json_t *config);
 /* All entries, by name. */
-const struct mt_family *mt_family_table(size_t *count);
+const struct mt_family *const *mt_family_table(size_t *count);
 /* "llama, mistral, ...": for messages; written to `buffer`, cut when too long. */
 const char *mt_family_list(char *buffer, size_t bytes);
 /* The table in Markdown, as docs/models.md has it; to be freed. NULL: out of memory. */

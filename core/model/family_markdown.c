@@ -7,7 +7,7 @@
 static const char head[] = "# Model families\n"
                            "\n"
                            "What `model_type` in a model folder's `config.json` may say. Each is one entry "
-                           "of `core/model/family.c`, and this\n"
+                           "of `core/model/family_*.c`, and this\n"
                            "page is printed from that table by `megatrain models --families --markdown`. "
                            "Each is compared with transformers in\n"
                            "fp64 by the golden files (`tests/golden/`). Any other `model_type`, and any "
@@ -68,13 +68,13 @@ char *mt_family_markdown(void)
 {
     char *text = NULL;
     size_t bytes, count;
-    const struct mt_family *families = mt_family_table(&count);
+    const struct mt_family *const *families = mt_family_table(&count);
     FILE *out = open_memstream(&text, &bytes);
     if (!out)
         return NULL;
     fputs(head, out);
     for (size_t i = 0; i < count; i++) {
-        const struct mt_family *family = &families[i];
+        const struct mt_family *family = families[i];
         const bool fused = family->names[MT_ROLE_GATE_UP] != NULL,
                    gated = family->names[MT_ROLE_GATE] || fused;
         fprintf(out, "| `%s` | %s | ", family->model_type, family->architecture);

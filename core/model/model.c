@@ -209,7 +209,7 @@ static int build(struct mt_model *model, const json_t *config, bool strict, stru
     const json_t *type = json_object_get(config, "model_type");
     if (!json_is_string(type))
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "config: `model_type` is missing");
-    model->family = mt_family_find(json_string_value(type));
+    model->family = mt_family_find(json_string_value(type), config);
     if (!model->family) {
         char known[2048];
         return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
@@ -351,7 +351,7 @@ static int config_from_keys(const char *architecture, const json_t *keys, json_t
 {
     const json_t *given = json_object_get(keys, "architecture");
     const char *type = architecture ? architecture : json_string_value(given);
-    const struct mt_family *family = type ? mt_family_find(type) : NULL;
+    const struct mt_family *family = type ? mt_family_find(type, NULL) : NULL;
     if (!family || strcmp(family->model_type, "llama") != 0)
         return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_JOB,
                             "model.architecture `%s` is not supported yet (known: llama)", type ? type : "");

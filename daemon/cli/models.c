@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char help[] =
     "Usage: megatrain models --families [--markdown]\n"
@@ -34,7 +35,7 @@ int mt_cli_models(int argc, char **argv)
     if (!families)
         return mt_cli_usage(argv[0], "say --families");
     size_t count;
-    const struct mt_family *table = mt_family_table(&count);
+    const struct mt_family *const *table = mt_family_table(&count);
     char *text = markdown ? mt_family_markdown() : NULL;
     if (markdown && !text) {
         mt_cli_complain("out of memory");
@@ -43,7 +44,8 @@ int mt_cli_models(int argc, char **argv)
     if (markdown)
         fputs(text, stdout);
     for (size_t i = 0; i < count && !markdown; i++)
-        puts(table[i].model_type);
+        if (i == 0 || strcmp(table[i]->model_type, table[i - 1]->model_type) != 0)
+            puts(table[i]->model_type);
     free(text);
     return ferror(stdout) || fflush(stdout) == EOF ? 74 : 0;
 }

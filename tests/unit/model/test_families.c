@@ -26,12 +26,12 @@ static void entries_are_in_order_and_complete(void **state)
 {
     (void)state;
     size_t count;
-    const struct mt_family *families = mt_family_table(&count);
+    const struct mt_family *const *families = mt_family_table(&count);
     for (size_t i = 0; i < count; i++) {
-        const struct mt_family *f = &families[i];
+        const struct mt_family *f = families[i];
         if (i)
-            assert_true(strcmp(families[i - 1].model_type, f->model_type) < 0);
-        assert_ptr_equal(mt_family_find(f->model_type), f);
+            assert_true(strcmp(families[i - 1]->model_type, f->model_type) < 0);
+        assert_ptr_equal(mt_family_find(f->model_type, NULL), f);
         assert_non_null(f->architecture);
         assert_true(f->rope_theta > 0);
         assert_non_null(f->names[MT_ROLE_EMBEDDING]);
@@ -41,7 +41,7 @@ static void entries_are_in_order_and_complete(void **state)
         assert_true(!f->names[MT_ROLE_QKV] != !f->names[MT_ROLE_Q]);
         assert_true(!f->names[MT_ROLE_UP] != !f->names[MT_ROLE_GATE_UP]);
     }
-    assert_null(mt_family_find("mamba"));
+    assert_null(mt_family_find("mamba", NULL));
 }
 
 /* No family, whatever its keys, reads over a setting that nobody knows. */
@@ -49,12 +49,12 @@ static void every_family_refuses_what_it_does_not_know(void **state)
 {
     (void)state;
     size_t count;
-    const struct mt_family *families = mt_family_table(&count);
+    const struct mt_family *const *families = mt_family_table(&count);
     for (size_t i = 0; i < count; i++) {
         struct mt_error error = {0};
         struct mt_model *model;
         json_t *config =
-            json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:n}", "model_type", families[i].model_type,
+            json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:n}", "model_type", families[i]->model_type,
                       "vocab_size", 50, "hidden_size", 32, "intermediate_size", 40, "num_hidden_layers", 2,
                       "num_attention_heads", 4, "head_dim", 8, "sliding_window");
         assert_non_null(config);

@@ -280,7 +280,7 @@ static bool is_known_case(const char *name)
     if (mt_document_read(path, &config, NULL, &error))
         return false;
     const char *type = json_string_value(json_object_get(config, "model_type"));
-    const bool known = type && mt_family_find(type);
+    const bool known = type && mt_family_find(type, config);
     json_decref(config);
     return known;
 }
