@@ -1,43 +1,47 @@
-/* From a row's columns to what is tokenised: a document, or a conversation. */
+/* Which cells of a row mean what, as a job or an entry of dataset_info.json says. */
 #ifndef MT_DATA_COLUMNS_H
 #define MT_DATA_COLUMNS_H
 
-#include "core/base/arena.h"
-#include "core/base/error.h"
-#include "core/data/reader.h"
-#include "core/data/source.h"
-#include "core/data/value.h"
-#include "core/text/chat.h"
-
 #include <stdbool.h>
-#include <stddef.h>
 
-enum mt_row_kind {
-    MT_ROW_UNDECIDED,
-    MT_ROW_DOCUMENT,
-    MT_ROW_CONVERSATION,
+/* How a row holds its turns. */
+enum mt_formatting {
+    MT_FORMATTING_OPEN,     /* not said: what the first row of a file looks like */
+    MT_FORMATTING_ALPACA,   /* columns: prompt, query, response, system, history */
+    MT_FORMATTING_SHAREGPT, /* a list of turns: {"from": "human", "value": ...} */
+    MT_FORMATTING_OPENAI,   /* a list of messages: {"role": "user", "content": ...}, with tool calls */
 };
 
-struct mt_row_text {
-    enum mt_row_kind kind;
-    const char *text; /* of a document */
-    size_t bytes;
-    struct mt_message *messages; /* of a conversation; the last one is the answer */
-    size_t num_messages;
+/* The names that a list of turns uses. NULL: the usual ones, and their usual synonyms. */
+struct mt_tags {
+    const char *role, *content;   /* "from" and "value", or "role" and "content" */
+    const char *user, *assistant; /* "human" and "gpt", or "user" and "assistant" */
+    const char *observation;      /* what a tool answered: "observation", or "tool" */
+    const char *function;         /* a call of tools: "function_call", or "function" */
+    const char *system;           /* "system" */
 };
 
-/* What the rows of a file are, by its first one. -EINVAL with the columns found and those expected. */
-int mt_columns_decide(const struct mt_columns *columns, const struct mt_value *row, enum mt_row_kind *kind,
-                      struct mt_error *error);
+/* Names of columns. In options NULL stands for the usual name; "" for no such column. */
+struct mt_columns {
+    const char *prompt;            /* "instruction" */
+    const char *query;             /* "input"; none where `prompt` was given */
+    const char *response;          /* "output" */
+    const char *system;            /* "system" */
+    const char *history;           /* "history" */
+    const char *text;              /* "text": a document instead of a conversation */
+    const char *messages;          /* "messages" or "conversations" */
+    const char *tools;             /* "tools": a list, or its JSON text */
+    const char *chosen, *rejected; /* of preference data: the better and the worse answer */
+    const char *kto_tag;           /* of preference data: whether the answer is wanted */
+    enum mt_formatting formatting;
+    struct mt_tags tags;
+    bool ranking; /* preference data: `chosen` and `rejected` instead of an answer */
+};
 
-/* Reads one row; texts live in `arena` and in the row. -EINVAL with the column that is wrong. */
-int mt_columns_read(const struct mt_columns *columns, enum mt_row_kind kind, const struct mt_value *row,
-                    struct mt_arena *arena, struct mt_row_text *result, struct mt_error *error);
-
-/* A row as a reader gives it. `*kind` is decided on the first row of a file (start with MT_ROW_UNDECIDED);
- * the message names file, line and row. */
-int mt_columns_read_row(const struct mt_source *source, const struct mt_source_file *file,
-                        const struct mt_row *row, struct mt_arena *arena, enum mt_row_kind *kind,
-                        struct mt_row_text *text, struct mt_error *error);
+/* Whether the rows are for preference training. */
+static inline bool mt_columns_prefer(const struct mt_columns *columns)
+{
+    return columns->ranking || (columns->kto_tag && *columns->kto_tag);
+}
 
 #endif

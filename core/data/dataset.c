@@ -16,6 +16,23 @@ int mt_dataset_source(const struct mt_dataset_options *options, struct mt_source
     return mt_source_from_paths(options->paths, options->num_paths, &options->columns, source, error);
 }
 
+int mt_dataset_check_method(const struct mt_dataset_options *options, const struct mt_columns *columns,
+                            struct mt_error *error)
+{
+    if (!mt_columns_prefer(columns))
+        return 0;
+    return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_DATA,
+                        "the data set %s%s holds answers that are judged%s, not answers to learn: it is for "
+                        "preference training (method: dpo), which is not supported yet; sft and pretrain "
+                        "take data without %s",
+                        options->name        ? options->name
+                        : options->num_paths ? options->paths[0]
+                                             : "",
+                        options->num_paths > 1 ? " and others" : "",
+                        columns->ranking ? " (ranking: chosen and rejected ones)" : " (kto_tag)",
+                        columns->ranking ? "ranking" : "kto_tag");
+}
+
 static void hash_text(struct mt_sha256 *hash, const char *text)
 {
     const char *value = text ? text : "\1"; /* left open is not the same as empty */
@@ -28,15 +45,20 @@ static void hash_options(struct mt_sha256 *hash, const struct mt_dataset_options
                          const struct mt_source *source)
 {
     char line[256];
-    snprintf(line, sizeof line, "megatrain data 1: %zu %d %d %d %.17g %" PRIu64 " %zu", options->max_seq_len,
+    snprintf(line, sizeof line, "megatrain data 2: %zu %d %d %d %.17g %" PRIu64 " %zu", options->max_seq_len,
              options->packing, (int)options->overlong, options->train_on_prompt, options->val_size,
              options->seed, source->max_rows);
     hash_text(hash, line);
     hash_text(hash, mt_tokenizer_fingerprint(options->tokenizer));
     hash_text(hash, options->chat ? mt_chat_fingerprint(options->chat) : NULL);
     const struct mt_columns *columns = &source->columns;
-    const char *const names[] = {columns->prompt, columns->query,   columns->response,
-                                 columns->system, columns->history, columns->text};
+    const struct mt_tags *tags = &columns->tags;
+    const char *const names[] = {columns->prompt,   columns->query, columns->response, columns->system,
+                                 columns->history,  columns->text,  columns->messages, columns->tools,
+                                 tags->role,        tags->content,  tags->user,        tags->assistant,
+                                 tags->observation, tags->function, tags->system};
+    const uint8_t formatting = (uint8_t)columns->formatting;
+    mt_sha256_update(hash, &formatting, 1);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         hash_text(hash, names[i]);
     for (size_t i = 0; i < source->num_files; i++) {
@@ -87,6 +109,8 @@ int mt_dataset_open(const struct mt_dataset_options *options, struct mt_dataset 
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the data set");
     struct mt_source source = {0};
     r = mt_dataset_source(options, &source, error);
+    if (r == 0)
+        r = mt_dataset_check_method(options, &source.columns, error);
     if (r == 0)
         r = build(dataset, options, &source, error);
     mt_source_free(&source);

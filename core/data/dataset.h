@@ -6,12 +6,14 @@
  * dataset_info.json and unknown extensions are passed over, links to folders are not followed), or an entry
  * of `dataset_dir`/dataset_info.json.
  *   .txt            one document
- *   .jsonl, .json   rows: objects, one a line, or in an array. A row has a `text` column (a document), or the
- *                   Alpaca columns `instruction`, `input`, `output`, `system`, `history` (list of [question,
- *                   answer]), or those that `columns` name.
- * UTF-8 with or without BOM, LF or CRLF between rows, with or without a final newline. A null or absent cell
- * is an empty string. A number is taken as it is written; a list of parts ({"type": "text", "text": ...}) is
- * its texts together. Columns that are not used are passed over whatever they hold.
+ *   .jsonl, .json   rows: objects, one a line, or in an array (core/data/conversation.h): a `text` column
+ *                   (a document); the Alpaca columns `instruction`, `input`, `output`, `system`, `history`
+ *                   (list of [question, answer]); a list of turns, `messages` or `conversations`; or what
+ *                   `columns` names.
+ * UTF-8 with or without BOM, LF or CRLF between rows, with or without a final newline. A null cell is an
+ * empty string; so is an absent one, where a row can do without. A number is taken as it is written; a list
+ * of parts ({"type": "text", "text": ...}) is its texts together. Columns that are not used are passed over
+ * whatever they hold.
  *
  * A document is begin token, text, end token; all of it is learned. One longer than max_seq_len is cut into
  * windows that overlap by one token, so that every token but the first is predicted exactly once.
@@ -72,11 +74,15 @@ enum mt_drop {
     MT_DROP_EMPTY,     /* a document without text */
     MT_DROP_NO_TARGET, /* no answer, or all of it cut off */
     MT_DROP_OVERLONG,  /* longer than max_seq_len with overlong: drop */
+    MT_DROP_ORDER,     /* turns of a conversation out of order, or of an unknown role */
+    MT_DROP_TEMPLATE,  /* refused by the chat template, in its own words */
     MT_NUM_DROPS,
 };
-const char *mt_drop_name(enum mt_drop reason); /* "empty", "no_target", "overlong" */
+/* "empty", "no_target", "overlong", "turn_order", "template" */
+const char *mt_drop_name(enum mt_drop reason);
 
-#define MT_DROP_ROWS 100     /* row numbers kept a reason */
+#define MT_DROP_ROWS 100 /* row numbers kept a reason */
+#define MT_DROP_WHY_BYTES 256
 #define MT_LENGTH_BUCKETS 32 /* bucket b: lengths in [2^b, 2^(b+1)) */
 
 struct mt_dataset_stats {
@@ -89,9 +95,10 @@ struct mt_dataset_stats {
     size_t truncated;                      /* rows whose end was cut off */
     size_t windowed;                       /* documents cut into windows */
     size_t dropped[MT_NUM_DROPS];
-    size_t dropped_rows[MT_NUM_DROPS][MT_DROP_ROWS]; /* the first ones; row numbers count from 0 through all
-                                                        files */
-    uint64_t tokens, target_tokens;                  /* of the kept samples */
+    size_t dropped_rows[MT_NUM_DROPS][MT_DROP_ROWS];   /* the first ones; row numbers count from 0 through all
+                                                          files */
+    char dropped_why[MT_NUM_DROPS][MT_DROP_WHY_BYTES]; /* of the first one; "" where the reason says all */
+    uint64_t tokens, target_tokens;                    /* of the kept samples */
     size_t min_length, max_length;
     size_t lengths[MT_LENGTH_BUCKETS];
 };

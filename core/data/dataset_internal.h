@@ -20,6 +20,10 @@ struct mt_dataset {
 int mt_dataset_source(const struct mt_dataset_options *options, struct mt_source *source,
                       struct mt_error *error);
 
+/* Preference data is read and checked by mt_conversation_read, and not trained on yet: -ENOTSUP. */
+int mt_dataset_check_method(const struct mt_dataset_options *options, const struct mt_columns *columns,
+                            struct mt_error *error);
+
 /* Reads, renders, tokenises and cuts all rows of `source` into dataset->samples, counts, and adds the files
  * to dataset->hash. */
 int mt_dataset_ingest(struct mt_dataset *dataset, const struct mt_dataset_options *options,

@@ -3,11 +3,13 @@
  * depends on the number of threads. */
 #include "core/base/cleanup.h"
 #include "core/base/size.h"
-#include "core/data/columns.h"
+#include "core/base/utf8_repair.h"
 #include "core/data/dataset_internal.h"
+#include "core/data/encode.h"
 #include "core/data/reader.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define BLOCK_ROWS 512
@@ -17,11 +19,8 @@
 /* A row on its way. */
 struct job {
     struct mt_row row;
-    struct mt_row_text text; /* lives while the row is encoded */
-    bool answered;           /* a conversation whose answer says something */
-    bool cut_freely;         /* a .txt file: windows whatever `overlong` says */
-    struct mt_ids ids, learned;
-    int result;
+    struct mt_encoded encoded;
+    int result; /* of mt_row_encode */
     struct mt_error error;
 };
 
@@ -31,7 +30,7 @@ struct ingest {
     const struct mt_source *source;
     const struct mt_source_file *file; /* at hand */
     struct mt_reader *reader;          /* of it */
-    enum mt_row_kind kind;             /* of its rows, by the first one */
+    struct mt_layout layout;           /* of its rows, by the first one */
     struct mt_arena *arena;            /* of the block */
     struct job *jobs;                  /* [BLOCK_ROWS] */
     size_t num_jobs;
@@ -40,7 +39,7 @@ struct ingest {
 
 const char *mt_drop_name(enum mt_drop reason)
 {
-    static const char *const names[] = {"empty", "no_target", "overlong"};
+    static const char *const names[] = {"empty", "no_target", "overlong", "turn_order", "template"};
     return names[reason];
 }
 
@@ -53,40 +52,15 @@ static int no_memory(struct mt_error *error)
 
 /* --- parsing and tokenising, in parallel ---------------------------------------------------------------- */
 
-/* A document: begin token, text, end token. */
-static int encode_document(const struct mt_tokenizer *tokenizer, struct job *job)
-{
-    int r = mt_tokenizer_encode(tokenizer, job->text.text, job->text.bytes, true, &job->ids, &job->error);
-    if (r < 0)
-        return r;
-    mt_tokenizer_single_begin(tokenizer, &job->ids, 0);
-    const int32_t end = mt_tokenizer_end(tokenizer);
-    const bool ended = job->ids.count && job->ids.data[job->ids.count - 1] == end;
-    if (end != MT_TOKEN_NONE && !ended && mt_ids_push(&job->ids, end) < 0)
-        return no_memory(&job->error);
-    return 0;
-}
-
 /* One row from what stands in the file to tokens; what it needs in between lives in `arena`. */
 static int encode_row(const struct ingest *ingest, struct job *job, struct mt_arena *arena)
 {
-    const struct mt_dataset_options *options = ingest->options;
     int r = mt_reader_parse(ingest->reader, arena, &job->row, &job->error);
     if (r < 0)
         return r;
-    enum mt_row_kind kind = ingest->kind;
-    r = mt_columns_read_row(ingest->source, ingest->file, &job->row, arena, &kind, &job->text, &job->error);
-    if (r < 0)
-        return r;
-    job->cut_freely = job->row.text != NULL;
-    if (kind == MT_ROW_DOCUMENT) {
-        r = job->text.bytes ? encode_document(options->tokenizer, job) : 0;
-    } else {
-        job->answered = job->text.messages[job->text.num_messages - 1].bytes > 0;
-        r = mt_chat_encode(options->chat, options->tokenizer, job->text.messages, job->text.num_messages,
-                           false, &job->ids, &job->learned, &job->error);
-    }
-    return r < 0 ? mt_row_locate(&job->row, ingest->file->path, &job->error) : 0;
+    job->encoded.error = &job->error;
+    r = mt_row_encode(ingest->options, &ingest->source->columns, &ingest->layout, &job->row, &job->encoded);
+    return r < 0 ? mt_row_locate(&job->row, ingest->file->path, &job->error) : r;
 }
 
 static void encode_rows(void *context, size_t task)
@@ -104,8 +78,12 @@ static void encode_rows(void *context, size_t task)
 /* --- judging and storing, in order
  * -------------------------------------------------------------------------- */
 
-static void drop(struct mt_dataset_stats *stats, enum mt_drop reason, size_t row)
+static void drop(struct mt_dataset_stats *stats, enum mt_drop reason, size_t row, const char *why)
 {
+    if (!stats->dropped[reason]) {
+        snprintf(stats->dropped_why[reason], MT_DROP_WHY_BYTES, "%.*s", MT_DROP_WHY_BYTES - 1, why);
+        mt_utf8_repair(stats->dropped_why[reason]); /* cut in the middle of a character */
+    }
     if (stats->dropped[reason] < MT_DROP_ROWS)
         stats->dropped_rows[reason][stats->dropped[reason]] = row;
     stats->dropped[reason]++;
@@ -116,7 +94,7 @@ static int refuse_overlong(const struct ingest *ingest, const struct job *job, s
     return mt_error_set(error, -EMSGSIZE, MT_REASON_BAD_DATA,
                         "%s: line %zu: row %zu has %zu tokens, more than max_seq_len %zu; raise "
                         "dataset.max_seq_len, or set dataset.overlong to truncate or drop",
-                        ingest->file->path, job->row.line, job->row.number, job->ids.count,
+                        ingest->file->path, job->row.line, job->row.number, job->encoded.ids.count,
                         ingest->options->max_seq_len);
 }
 
@@ -124,22 +102,19 @@ static int store_document(struct ingest *ingest, const struct job *job, size_t r
 {
     struct mt_samples *samples = &ingest->dataset->samples;
     struct mt_dataset_stats *stats = &ingest->dataset->stats;
-    const size_t limit = ingest->options->max_seq_len, count = job->ids.count;
-    if (count < 2) { /* nothing to predict */
-        drop(stats, MT_DROP_EMPTY, row);
-        return 0;
-    }
+    const size_t limit = ingest->options->max_seq_len, count = job->encoded.ids.count;
+    const bool cut_freely = job->row.text != NULL; /* a .txt file: windows whatever `overlong` says */
     if (count > limit) {
-        if (ingest->options->overlong == MT_OVERLONG_ERROR && !job->cut_freely)
+        if (ingest->options->overlong == MT_OVERLONG_ERROR && !cut_freely)
             return refuse_overlong(ingest, job, error);
-        if (ingest->options->overlong == MT_OVERLONG_DROP && !job->cut_freely) {
-            drop(stats, MT_DROP_OVERLONG, row);
+        if (ingest->options->overlong == MT_OVERLONG_DROP && !cut_freely) {
+            drop(stats, MT_DROP_OVERLONG, row, "");
             return 0;
         }
         stats->windowed++;
     }
     const uint64_t first = samples->num_tokens;
-    if (mt_samples_add_tokens(samples, job->ids.data, NULL, count) < 0)
+    if (mt_samples_add_tokens(samples, job->encoded.ids.data, NULL, count) < 0)
         return no_memory(error);
     /* The last token of a window is the first of the next: as a target it counts once. */
     for (size_t start = 0; start + 1 < count; start += limit - 1)
@@ -149,10 +124,10 @@ static int store_document(struct ingest *ingest, const struct job *job, size_t r
     return 0;
 }
 
-static bool has_target(const struct job *job, size_t count, bool train_on_prompt)
+static bool has_target(const struct mt_encoded *encoded, size_t count)
 {
     for (size_t i = 1; i < count; i++)
-        if (train_on_prompt || job->learned.data[i])
+        if (!encoded->learned.count || encoded->learned.data[i])
             return true;
     return false;
 }
@@ -163,28 +138,25 @@ static int store_conversation(struct ingest *ingest, const struct job *job, size
     const struct mt_dataset_options *options = ingest->options;
     struct mt_dataset_stats *stats = &ingest->dataset->stats;
     struct mt_samples *samples = &ingest->dataset->samples;
-    size_t count = job->ids.count;
+    const struct mt_encoded *encoded = &job->encoded;
+    size_t count = encoded->ids.count;
 
-    if (!job->answered && !options->train_on_prompt) { /* would teach to answer with nothing */
-        drop(stats, MT_DROP_NO_TARGET, row);
-        return 0;
-    }
     const bool overlong = count > options->max_seq_len;
     if (overlong && options->overlong == MT_OVERLONG_ERROR)
         return refuse_overlong(ingest, job, error);
     if (overlong && options->overlong == MT_OVERLONG_DROP) {
-        drop(stats, MT_DROP_OVERLONG, row);
+        drop(stats, MT_DROP_OVERLONG, row, "");
         return 0;
     }
     count = mt_size_min(count, options->max_seq_len);
-    if (!has_target(job, count, options->train_on_prompt)) {
-        drop(stats, MT_DROP_NO_TARGET, row);
+    if (!has_target(encoded, count)) {
+        drop(stats, MT_DROP_NO_TARGET, row, "");
         return 0;
     }
     stats->truncated += overlong;
     const uint64_t first = samples->num_tokens;
-    if (mt_samples_add_tokens(samples, job->ids.data, options->train_on_prompt ? NULL : job->learned.data,
-                              count) < 0 ||
+    if (mt_samples_add_tokens(samples, encoded->ids.data,
+                              encoded->learned.count ? encoded->learned.data : NULL, count) < 0 ||
         mt_samples_add_range(samples, first, (uint32_t)count, row) < 0)
         return no_memory(error);
     return 0;
@@ -216,11 +188,12 @@ static int flush(struct ingest *ingest, struct mt_error *error)
             if (error)
                 *error = job->error;
         }
-        if (r == 0)
-            r = job->text.kind == MT_ROW_DOCUMENT ? store_document(ingest, job, row, error)
-                                                  : store_conversation(ingest, job, row, error);
-        mt_ids_free(&job->ids);
-        mt_ids_free(&job->learned);
+        if (r == 0 && job->result > 0)
+            drop(&ingest->dataset->stats, job->encoded.drop, row, job->error.message);
+        else if (r == 0)
+            r = job->encoded.kind == MT_ROW_DOCUMENT ? store_document(ingest, job, row, error)
+                                                     : store_conversation(ingest, job, row, error);
+        mt_encoded_free(&job->encoded);
     }
     ingest->num_jobs = 0;
     ingest->block_bytes = 0;
@@ -232,22 +205,18 @@ static int flush(struct ingest *ingest, struct mt_error *error)
 /* --- reading -------------------------------------------------------------------------------------------- */
 
 /* The first row of a file says what all of them are. */
-static int decide_kind(struct ingest *ingest, struct mt_row *row, struct mt_error *error)
+static int decide_layout(struct ingest *ingest, struct mt_row *row, struct mt_error *error)
 {
-    struct mt_row_text text;
     int r = mt_reader_parse(ingest->reader, ingest->arena, row, error);
-    if (r == 0)
-        r = mt_columns_read_row(ingest->source, ingest->file, row, ingest->arena, &ingest->kind, &text,
-                                error);
-    if (r == 0 && ingest->kind == MT_ROW_CONVERSATION && !ingest->options->chat)
-        r = mt_error_set(error, -EINVAL, MT_REASON_INTERNAL,
-                         "the rows are conversations, and no chat template was given");
-    return r;
+    if (r < 0)
+        return r;
+    r = mt_layout_decide(&ingest->source->columns, row, &ingest->layout, error);
+    return r < 0 ? mt_row_locate(row, ingest->file->path, error) : 0;
 }
 
 static int ingest_rows(struct ingest *ingest, struct mt_error *error)
 {
-    ingest->kind = MT_ROW_UNDECIDED;
+    ingest->layout = (struct mt_layout){.kind = MT_ROW_UNDECIDED};
     for (;;) {
         if (ingest->dataset->stats.rows + ingest->num_jobs >= ingest->source->max_rows)
             return ingest->num_jobs ? flush(ingest, error) : 0;
@@ -265,8 +234,8 @@ static int ingest_rows(struct ingest *ingest, struct mt_error *error)
         }
         if (r == 0)
             return flush(ingest, error);
-        if (ingest->kind == MT_ROW_UNDECIDED) {
-            r = decide_kind(ingest, &job->row, error);
+        if (ingest->layout.kind == MT_ROW_UNDECIDED) {
+            r = decide_layout(ingest, &job->row, error);
             if (r < 0)
                 return r;
         }
@@ -302,23 +271,34 @@ static int ingest_file(struct ingest *ingest, const struct mt_source_file *file,
 
 /* Nothing to train on: says why. */
 static int check_not_empty(const struct mt_dataset *dataset, const struct mt_source *source,
-                           size_t max_seq_len, struct mt_error *error)
+                           struct mt_error *error)
 {
+    static const char *const what[] = {
+        [MT_DROP_EMPTY] = "without text",
+        [MT_DROP_NO_TARGET] = "without an answer within max_seq_len",
+        [MT_DROP_OVERLONG] = "longer than max_seq_len",
+        [MT_DROP_ORDER] = "with turns out of order",
+        [MT_DROP_TEMPLATE] = "that the chat template refuses",
+    };
     const struct mt_dataset_stats *stats = &dataset->stats;
     const char *first = source->num_files ? source->files[0].path : "(no file)";
     if (!stats->rows)
         return mt_error_set(error, -ENODATA, MT_REASON_BAD_DATA, "the data set is empty: %s%s holds no row",
                             first, source->num_files > 1 ? " and the files beside it" : "");
-    if (!dataset->samples.count)
-        return mt_error_set(error, -ENODATA, MT_REASON_BAD_DATA,
-                            "%s: none of the %zu rows has a token to learn: %zu without text, %zu without an "
-                            "answer within max_seq_len (%zu tokens), %zu longer than max_seq_len%s",
-                            first, stats->rows, stats->dropped[MT_DROP_EMPTY],
-                            stats->dropped[MT_DROP_NO_TARGET], max_seq_len, stats->dropped[MT_DROP_OVERLONG],
-                            stats->dropped[MT_DROP_EMPTY] < stats->rows
-                                ? "; where answers are cut off, make dataset.max_seq_len larger"
-                                : "");
-    return 0;
+    if (dataset->samples.count)
+        return 0;
+    char counts[MT_NUM_DROPS * (MT_DROP_WHY_BYTES + 100)] = "";
+    for (size_t i = 0, used = 0; i < MT_NUM_DROPS; i++)
+        if (stats->dropped[i])
+            used +=
+                (size_t)snprintf(counts + used, sizeof counts - used, "%s%zu %s%s%s%s", used ? ", " : "",
+                                 stats->dropped[i], what[i], *stats->dropped_why[i] ? " (the first: " : "",
+                                 stats->dropped_why[i], *stats->dropped_why[i] ? ")" : "");
+    return mt_error_set(error, -ENODATA, MT_REASON_BAD_DATA,
+                        "%s: none of the %zu rows has a token to learn: %s%s", first, stats->rows, counts,
+                        stats->dropped[MT_DROP_NO_TARGET] || stats->dropped[MT_DROP_OVERLONG]
+                            ? "; where answers are cut off, make dataset.max_seq_len larger"
+                            : "");
 }
 
 int mt_dataset_ingest(struct mt_dataset *dataset, const struct mt_dataset_options *options,
@@ -336,7 +316,7 @@ int mt_dataset_ingest(struct mt_dataset *dataset, const struct mt_dataset_option
     mt_arena_free(ingest.arena);
     free(ingest.jobs);
     if (r == 0)
-        r = check_not_empty(dataset, source, options->max_seq_len, error);
+        r = check_not_empty(dataset, source, error);
     mt_samples_trim(&dataset->samples);
     return r;
 }

@@ -1,5 +1,6 @@
 /* The quick look at a dataset when a job is submitted: the beginning of each file. */
-#include "core/data/columns.h"
+#include "core/base/cleanup.h"
+#include "core/data/conversation.h"
 #include "core/data/dataset_internal.h"
 #include "core/data/reader.h"
 
@@ -16,10 +17,15 @@ static int probe_file(const struct mt_source *source, const struct mt_source_fil
     struct mt_row row;
     r = mt_reader_next(reader, arena, &row, error);
     if (r > 0) {
-        enum mt_row_kind kind = MT_ROW_UNDECIDED;
-        struct mt_row_text text;
-        r = mt_columns_read_row(source, file, &row, arena, &kind, &text, error);
-        r = r < 0 ? r : 1;
+        struct mt_layout layout = {0};
+        mt_cleanup(mt_conversation_free) struct mt_conversation conversation = {0};
+        r = mt_layout_decide(&source->columns, &row, &layout, error);
+        if (r == 0)
+            r = mt_conversation_read(&source->columns, &layout, &row, &conversation, error);
+        if (r < 0 && r != -EPROTO && r != -ENODATA) /* such a row is passed over */
+            mt_row_locate(&row, file->path, error);
+        else
+            r = 1;
     } else if (r == 0) {
         r = mt_reader_cut(reader); /* a row that is longer than the look */
     }
@@ -40,6 +46,8 @@ int mt_dataset_probe(const struct mt_dataset_options *options, struct mt_error *
         rows += r > 0;
         r = r > 0 ? 0 : r;
     }
+    if (r == 0)
+        r = mt_dataset_check_method(options, &source.columns, error);
     if (r == 0 && !rows)
         r = mt_error_set(error, -ENODATA, MT_REASON_BAD_DATA, "the data set is empty: %s holds no row",
                          source.num_files ? source.files[0].path : "(no file)");

@@ -52,29 +52,49 @@ static bool is_true(const json_t *value)
     return value && !json_is_false(value) && !json_is_null(value);
 }
 
-/* What an entry may ask that is not there yet. */
+static bool is_given(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return value && !json_is_null(value);
+}
+
+/* What an entry may ask that is not there yet, and where its data is. */
 static int check_supported(const struct entry *entry, struct mt_error *error)
 {
-    const json_t *formatting = json_object_get(entry->object, "formatting");
-    if (formatting && !json_is_string(formatting))
-        return bad_entry(error, entry, "formatting is not a text");
-    if (formatting && strcmp(json_string_value(formatting), "alpaca") != 0)
-        return not_supported(error, entry, "the formatting \"%s\" is not supported yet; there is: alpaca",
-                             json_string_value(formatting));
-    if (is_true(json_object_get(entry->object, "ranking")))
-        return not_supported(error, entry, "preference data (ranking) is not supported yet");
-
     static const char *const remote[] = {"hf_hub_url", "ms_hub_url", "om_hub_url", "script_url",
                                          "cloud_file_name"};
-    if (!json_is_string(json_object_get(entry->object, "file_name"))) {
-        for (size_t i = 0; i < sizeof remote / sizeof *remote; i++)
-            if (json_object_get(entry->object, remote[i]))
-                return not_supported(error, entry,
-                                     "%s is not supported yet; copy the data here and name it by file_name",
-                                     remote[i]);
-        return bad_entry(error, entry, "it has no file_name");
-    }
-    return 0;
+    if (is_given(entry->object, "file_name"))
+        return 0;
+    for (size_t i = 0; i < sizeof remote / sizeof *remote; i++)
+        if (is_given(entry->object, remote[i]))
+            return not_supported(error, entry,
+                                 "%s is not supported yet; copy the data here and name it by file_name",
+                                 remote[i]);
+    return bad_entry(error, entry, "it has no file_name");
+}
+
+static int read_formatting(const struct entry *entry, struct mt_columns *columns, struct mt_error *error)
+{
+    static const struct {
+        const char *name;
+        enum mt_formatting formatting;
+    } known[] = {{"alpaca", MT_FORMATTING_ALPACA},
+                 {"sharegpt", MT_FORMATTING_SHAREGPT},
+                 {"openai", MT_FORMATTING_OPENAI}};
+    const json_t *formatting = json_object_get(entry->object, "formatting");
+    columns->ranking = columns->ranking || is_true(json_object_get(entry->object, "ranking"));
+    if (!formatting || json_is_null(formatting) || columns->formatting != MT_FORMATTING_OPEN)
+        return 0;
+    if (!json_is_string(formatting))
+        return bad_entry(error, entry, "formatting is not a text");
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].name, json_string_value(formatting)) == 0) {
+            columns->formatting = known[i].formatting;
+            return 0;
+        }
+    return not_supported(error, entry,
+                         "the formatting \"%s\" is not supported yet; there are: alpaca, sharegpt, openai",
+                         json_string_value(formatting));
 }
 
 /* `*column`: the caller's own choice stays; else the entry's name for `key`, or none. */
@@ -94,35 +114,90 @@ static int take_column(const struct entry *entry, const json_t *columns, const c
     return *column ? 0 : no_memory(error);
 }
 
+static int read_tags(const struct entry *entry, struct mt_arena *arena, struct mt_tags *tags,
+                     struct mt_error *error)
+{
+    const json_t *object = json_object_get(entry->object, "tags"), *value;
+    const char *key;
+    if (!object || json_is_null(object))
+        return 0;
+    if (!json_is_object(object))
+        return bad_entry(error, entry, "its tags are not an object");
+    const struct {
+        const char *key;
+        const char **tag;
+    } table[] = {
+        {"role_tag", &tags->role},
+        {"content_tag", &tags->content},
+        {"user_tag", &tags->user},
+        {"assistant_tag", &tags->assistant},
+        {"observation_tag", &tags->observation},
+        {"function_tag", &tags->function},
+        {"system_tag", &tags->system},
+    };
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        size_t i = 0;
+        while (i < sizeof table / sizeof *table && strcmp(table[i].key, key) != 0)
+            i++;
+        if (i == sizeof table / sizeof *table)
+            return bad_entry(error, entry, "its tags know no \"%s\"", key);
+        if (json_is_null(value) || *table[i].tag)
+            continue;
+        if (!json_is_string(value) || !json_string_length(value))
+            return bad_entry(error, entry, "its %s is not a text", key);
+        if (!(*table[i].tag = mt_arena_strdup(arena, json_string_value(value))))
+            return no_memory(error);
+    }
+    return 0;
+}
+
 static int read_columns(const struct entry *entry, struct mt_arena *arena, struct mt_columns *columns,
                         struct mt_error *error)
 {
-    const json_t *object = json_object_get(entry->object, "columns");
-    if (!object)
-        return 0;
-    if (!json_is_object(object))
-        return bad_entry(error, entry, "its columns are not an object");
-    static const char *const not_yet[] = {"images",   "videos", "audios",   "tools",
-                                          "messages", "chosen", "rejected", "kto_tag"};
-    for (size_t i = 0; i < sizeof not_yet / sizeof *not_yet; i++)
-        if (json_object_get(object, not_yet[i]))
-            return not_supported(error, entry, "the column %s is not supported yet", not_yet[i]);
-
+    const json_t *object = json_object_get(entry->object, "columns"), *value;
     const bool prompt_chosen = columns->prompt != NULL;
+    const char *key;
+    if (object && !json_is_null(object) && !json_is_object(object))
+        return bad_entry(error, entry, "its columns are not an object");
     const struct {
         const char *key;
         const char **column;
     } table[] = {
-        {"prompt", &columns->prompt}, {"query", &columns->query},     {"response", &columns->response},
-        {"system", &columns->system}, {"history", &columns->history},
+        {"prompt", &columns->prompt},   {"query", &columns->query},     {"response", &columns->response},
+        {"system", &columns->system},   {"history", &columns->history}, {"messages", &columns->messages},
+        {"tools", &columns->tools},     {"chosen", &columns->chosen},   {"rejected", &columns->rejected},
+        {"kto_tag", &columns->kto_tag},
     };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    const size_t count = sizeof table / sizeof *table;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        size_t i = 0;
+        while (i < count && strcmp(table[i].key, key) != 0)
+            i++;
+        if (i < count || json_is_null(value))
+            continue;
+        if (strcmp(key, "images") == 0 || strcmp(key, "videos") == 0 || strcmp(key, "audios") == 0)
+            return not_supported(error, entry, "the column %s is not supported yet: only text is trained on",
+                                 key);
+        return bad_entry(error, entry, "its columns know no \"%s\"", key);
+    }
+    for (size_t i = 0; json_object_size(object) && i < count; i++) {
         int r = take_column(entry, object, table[i].key, arena, table[i].column, error);
         if (r < 0)
             return r;
     }
+    const bool turns =
+        columns->formatting == MT_FORMATTING_SHAREGPT || columns->formatting == MT_FORMATTING_OPENAI;
+    if (columns->messages && !*columns->messages && turns)
+        columns->messages = NULL; /* the usual ones */
+    if (columns->ranking && (!columns->chosen || !*columns->chosen))
+        columns->chosen = "chosen";
+    if (columns->ranking && (!columns->rejected || !*columns->rejected))
+        columns->rejected = "rejected";
     /* A prompt alone is a document: that is how registries name plain text. */
-    if (!prompt_chosen && *columns->prompt && !*columns->response && !columns->text) {
+    if (!prompt_chosen && !turns && !mt_columns_prefer(columns) && columns->prompt && *columns->prompt &&
+        !*columns->response && !*columns->messages && !columns->text) {
         columns->text = columns->prompt;
         columns->prompt = "";
     }
@@ -155,6 +230,39 @@ static bool stays_inside(const char *path)
     return true;
 }
 
+/* file_name: a file, a folder, or a list of them; `folder` stands before it. */
+static int find_files(const struct entry *entry, const char *dataset_dir, const struct mt_columns *columns,
+                      struct mt_source *source, struct mt_error *error)
+{
+    const json_t *names = json_object_get(entry->object, "file_name");
+    const json_t *folder = json_object_get(entry->object, "folder");
+    const size_t count = json_is_array(names) ? json_array_size(names) : 1;
+    if (is_given(entry->object, "folder") && !json_is_string(folder))
+        return bad_entry(error, entry, "its folder is not a text");
+    const char **paths = mt_arena_alloc(source->arena, count + 1, sizeof *paths);
+    if (!paths)
+        return no_memory(error);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *name = json_is_array(names) ? json_array_get(names, i) : names;
+        if (!json_is_string(name))
+            return bad_entry(error, entry, "its file_name is neither a text nor a list of texts");
+        const char *file_name = json_string_value(name);
+        if (!stays_inside(file_name) || (json_is_string(folder) && !stays_inside(json_string_value(folder))))
+            return bad_entry(error, entry,
+                             "its file_name \"%s\" leads out of the folder; name such data by dataset.path",
+                             file_name);
+        paths[i] = json_is_string(folder) ? mt_arena_printf(source->arena, "%s/%s/%s", dataset_dir,
+                                                            json_string_value(folder), file_name)
+                                          : mt_arena_printf(source->arena, "%s/%s", dataset_dir, file_name);
+        if (!paths[i])
+            return no_memory(error);
+    }
+    if (!count)
+        return bad_entry(error, entry, "its file_name is an empty list");
+    int r = mt_source_from_paths(paths, count, columns, source, error);
+    return r < 0 ? mt_error_prefix(error, "data set \"%s\"", entry->name) : 0;
+}
+
 static int read_entry(const struct entry *entry, const char *dataset_dir, const struct mt_columns *given,
                       struct mt_source *source, struct mt_error *error)
 {
@@ -164,23 +272,14 @@ static int read_entry(const struct entry *entry, const char *dataset_dir, const 
     if (r < 0)
         return r;
     struct mt_columns columns = given ? *given : (struct mt_columns){0};
-    r = read_columns(entry, source->arena, &columns, error);
+    r = read_formatting(entry, &columns, error);
+    if (r == 0)
+        r = read_columns(entry, source->arena, &columns, error);
+    if (r == 0)
+        r = read_tags(entry, source->arena, &columns.tags, error);
     if (r == 0)
         r = read_num_samples(entry, &source->max_rows, error);
-    if (r < 0)
-        return r;
-
-    const char *file_name = json_string_value(json_object_get(entry->object, "file_name"));
-    if (!stays_inside(file_name))
-        return bad_entry(error, entry,
-                         "its file_name \"%s\" leads out of the folder; name such data by dataset.path",
-                         file_name);
-    mt_autofree char *path = mt_path_join(dataset_dir, file_name);
-    if (!path)
-        return no_memory(error);
-    const char *const paths[] = {path};
-    r = mt_source_from_paths(paths, 1, &columns, source, error);
-    return r < 0 ? mt_error_prefix(error, "data set \"%s\"", entry->name) : 0;
+    return r == 0 ? find_files(entry, dataset_dir, &columns, source, error) : r;
 }
 
 int mt_source_from_registry(const char *dataset_dir, const char *name, const struct mt_columns *columns,

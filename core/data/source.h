@@ -4,6 +4,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/error.h"
+#include "core/data/columns.h"
 #include "core/data/input.h"
 
 #include <stdbool.h>
@@ -21,16 +22,6 @@ struct mt_source_file {
     const char *path;
     enum mt_format format;
     enum mt_compression compression; /* .gz, .zst behind the format's ending */
-};
-
-/* Names of columns. In options NULL stands for the usual name; "" for no such column. */
-struct mt_columns {
-    const char *prompt;   /* "instruction" */
-    const char *query;    /* "input"; none where `prompt` was given */
-    const char *response; /* "output" */
-    const char *system;   /* "system" */
-    const char *history;  /* "history" */
-    const char *text;     /* "text": a document instead of a conversation */
 };
 
 struct mt_source {

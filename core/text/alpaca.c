@@ -20,7 +20,7 @@ static int append(struct mt_chat_rendering *rendering, const char *text)
     return mt_text_append(&rendering->text, text, strlen(text));
 }
 
-static int add_part(struct mt_chat_rendering *rendering, size_t offset, bool answer)
+static int add_part(struct mt_chat_rendering *rendering, size_t offset, bool answer, bool learned)
 {
     if (rendering->num_parts == rendering->capacity) {
         const size_t capacity = mt_size_max(rendering->capacity * 2, 4);
@@ -33,7 +33,7 @@ static int add_part(struct mt_chat_rendering *rendering, size_t offset, bool ans
     rendering->parts[rendering->num_parts++] = (struct mt_chat_part){
         .offset = offset,
         .bytes = rendering->text.bytes - offset,
-        .answer = answer,
+        .answer = learned,
         .end = answer,
     };
     return 0;
@@ -107,7 +107,7 @@ int mt_alpaca_render(const struct mt_message *messages, size_t num_messages, boo
         if (r == 0 && !answer)
             r = render_prompt(&messages[i], rendering);
         if (r == 0)
-            r = add_part(rendering, part, answer);
+            r = add_part(rendering, part, answer, answer && !messages[i].silent);
         part = rendering->text.bytes;
     }
     if (r < 0)

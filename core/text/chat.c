@@ -5,6 +5,7 @@
 #include "core/text/alpaca.h"
 #include "core/text/template.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,23 +136,76 @@ static int alpaca_render_json(const json_t *conversation, bool generation_prompt
                 error, -EINVAL, MT_REASON_BAD_DATA,
                 "message %zu: the Alpaca prompt knows the roles system, user and assistant, and texts",
                 i + 1);
+        const json_t *input = json_object_get(message, "input"),
+                     *weight = json_object_get(message, "loss_weight");
         messages[i] = (struct mt_message){
             .role = role[0] == 's'   ? MT_CHAT_SYSTEM
                     : role[0] == 'u' ? MT_CHAT_USER
                                      : MT_CHAT_ASSISTANT,
             .text = json_string_value(content),
             .bytes = json_string_length(content),
+            .input = json_string_value(input),
+            .input_bytes = json_string_length(input),
+            .silent = json_is_number(weight) && json_number_value(weight) == 0,
         };
     }
     return mt_alpaca_render(messages, json_array_size(list), generation_prompt, rendering, error);
 }
 
+/* Two texts as lines; an empty one is none. */
+static json_t *joined(const json_t *first, const json_t *second)
+{
+    mt_cleanup(mt_text_free) struct mt_text text = {0};
+    const bool both = json_string_length(first) && json_string_length(second);
+    if (mt_text_append(&text, json_string_value(first), json_string_length(first)) < 0 ||
+        mt_text_append(&text, "\n", both) < 0 ||
+        mt_text_append(&text, json_string_value(second), json_string_length(second)) < 0)
+        return NULL;
+    return json_stringn_nocheck(text.bytes ? text.data : "", text.bytes);
+}
+
+/* The conversation with each Alpaca column `input` below its message's text. A new reference, of the
+ * conversation itself where it has none; NULL when out of memory. */
+static json_t *without_inputs(const json_t *conversation)
+{
+    json_t *list = json_is_object(conversation) ? json_object_get(conversation, "messages")
+                                                : (json_t *)(uintptr_t)conversation;
+    json_t *messages = NULL, *message;
+    size_t i;
+    json_array_foreach(list, i, message)
+    {
+        const json_t *input = json_object_get(message, "input"),
+                     *content = json_object_get(message, "content");
+        if (!json_is_string(input) || !json_is_string(content))
+            continue;
+        json_t *copy = json_copy(message);
+        messages = messages ? messages : json_copy(list);
+        if (json_object_set_new(copy, "content", joined(content, input)) < 0 ||
+            json_object_del(copy, "input") < 0 || json_array_set_new(messages, i, copy) < 0) {
+            json_decref(messages);
+            return NULL;
+        }
+    }
+    if (!messages)
+        return json_incref((json_t *)(uintptr_t)conversation);
+    if (json_is_array(conversation))
+        return messages;
+    json_t *whole = json_copy((json_t *)(uintptr_t)conversation);
+    if (json_object_set_new(whole, "messages", messages) < 0) {
+        json_decref(whole);
+        return NULL;
+    }
+    return whole;
+}
+
 int mt_chat_render_json(const struct mt_chat *chat, const json_t *conversation, bool generation_prompt,
                         struct mt_chat_rendering *rendering, struct mt_error *error)
 {
-    return chat->template
-               ? mt_template_render(chat->template, conversation, generation_prompt, rendering, error)
-               : alpaca_render_json(conversation, generation_prompt, rendering, error);
+    if (!chat->template)
+        return alpaca_render_json(conversation, generation_prompt, rendering, error);
+    mt_autojson json_t *whole = without_inputs(conversation);
+    return whole ? mt_template_render(chat->template, whole, generation_prompt, rendering, error)
+                 : out_of_memory(error);
 }
 
 /* Appends `value` until `learned` is as long as `ids`. */
@@ -215,9 +269,10 @@ static int encode_whole(const struct mt_tokenizer *tokenizer, const struct mt_ch
         if (mt_ids_push(learned, is_answer(rendering, spans.data[i], &part)) < 0)
             r = out_of_memory(error);
     const int32_t end = mt_tokenizer_end(tokenizer);
-    const bool unended = rendering->num_parts && rendering->parts[rendering->num_parts - 1].end;
-    if (r == 0 && unended && end != MT_TOKEN_NONE &&
-        (mt_ids_push(ids, end) < 0 || (learned && mt_ids_push(learned, 1) < 0)))
+    const struct mt_chat_part *last =
+        rendering->num_parts ? &rendering->parts[rendering->num_parts - 1] : NULL;
+    if (r == 0 && last && last->end && end != MT_TOKEN_NONE &&
+        (mt_ids_push(ids, end) < 0 || (learned && mt_ids_push(learned, last->answer) < 0)))
         r = out_of_memory(error);
     mt_spans_free(&spans);
     return r;

@@ -23,6 +23,7 @@ struct mt_message {
     size_t bytes;
     const char *input; /* the Alpaca `input` column of a user's message; NULL or empty when it has none */
     size_t input_bytes;
+    bool silent; /* an answer that is not learned */
 };
 
 struct mt_chat;
@@ -57,7 +58,8 @@ void mt_chat_rendering_free(struct mt_chat_rendering *rendering); /* leaves {0} 
 int mt_chat_render(const struct mt_chat *chat, const struct mt_message *messages, size_t num_messages,
                    bool generation_prompt, struct mt_chat_rendering *rendering, struct mt_error *error);
 
-/* The same for a conversation as mt_template_render takes it: messages with tools, parts and reasoning. */
+/* The same for a conversation as mt_template_render takes it: messages with tools, parts and reasoning. A
+ * user's message may have the Alpaca column `input` beside its content. */
 int mt_chat_render_json(const struct mt_chat *chat, const json_t *conversation, bool generation_prompt,
                         struct mt_chat_rendering *rendering, struct mt_error *error);
 

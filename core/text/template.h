@@ -38,7 +38,8 @@ const char *mt_template_fingerprint(const struct mt_template *template);
 /* `conversation` is a list of messages as OpenAI's API has them, or an object with `messages` and, if wanted,
  * `tools`, `documents` and any other variable of the template. As in transformers, null members of a message
  * are as if absent, and reasoning is found by templates under each of its names. Tool-call arguments may be a
- * JSON text or an object: the template gets what it was written for, whichever was given.
+ * JSON text or an object: the template gets what it was written for, whichever was given. An answer with a
+ * `loss_weight` of 0 is rendered as ever, and is no answer to learn.
  *
  * `rendering` (cleared first) gets the text and its parts: an answer is what the assistant has to say, from
  * behind the generation prompt to the end-of-turn token, and nothing the template writes behind that. Answers

@@ -11,6 +11,7 @@ struct turns {
     const struct mt_jinja_template *jinja;
     json_t *variables; /* `messages` and `add_generation_prompt` are set anew for each rendering */
     const json_t *messages;
+    const json_t *given;           /* the same as they came, with their `loss_weight` */
     struct mt_jinja_output whole;  /* the conversation */
     struct mt_jinja_output before; /* a beginning of it */
     struct mt_text prompt;         /* the generation prompt alone, where the template writes one */
@@ -227,6 +228,19 @@ static size_t behind_late_end(const struct mt_text *text, size_t end)
     return end;
 }
 
+/* An answer with a `loss_weight` of 0 is not to be learned. */
+static bool is_learned(const struct turns *turns, size_t turn)
+{
+    const json_t *weight = json_object_get(json_array_get(turns->given, turn), "loss_weight");
+    return !json_is_number(weight) || json_number_value(weight) != 0;
+}
+
+static bool is_answer(const struct turns *turns, size_t turn)
+{
+    const char *role = json_string_value(json_object_get(json_array_get(turns->messages, turn), "role"));
+    return strcmp(role, "assistant") == 0;
+}
+
 /* The text before an answer, and the answer from its first own word to its end. Where nothing ends the last
  * answer, the tokenizer's end token does: the model must learn to stop. */
 static int add_turn(struct turns *turns, size_t turn, size_t begin, size_t *end, size_t done,
@@ -238,7 +252,7 @@ static int add_turn(struct turns *turns, size_t turn, size_t begin, size_t *end,
     begin = behind_empty_reasoning(whole, begin, *end);
     int r = add_part(rendering, done, begin, false, turns->error);
     if (r == 0)
-        r = add_part(rendering, begin, *end, true, turns->error);
+        r = add_part(rendering, begin, *end, is_learned(turns, turn), turns->error);
     if (r == 0 && unended && *end == whole->bytes && rendering->num_parts)
         rendering->parts[rendering->num_parts - 1].end = true;
     return r;
@@ -248,9 +262,8 @@ static int parts_by_turns(struct turns *turns, struct mt_chat_rendering *renderi
 {
     size_t done = 0;
     for (size_t turn = 0; turn < json_array_size(turns->messages); turn++) {
-        const char *role = json_string_value(json_object_get(json_array_get(turns->messages, turn), "role"));
         size_t begin = 0, end = 0;
-        if (strcmp(role, "assistant") != 0)
+        if (!is_answer(turns, turn))
             continue;
         int r = find_begin(turns, turn, &begin);
         if (r == 0)
@@ -310,10 +323,34 @@ static size_t behind_prompt(const struct turns *turns, size_t begin, size_t end)
     return begin + length;
 }
 
+/* Which marks hold an answer that is not to be learned: those that come with its message. Sets a byte a mark
+ * in `silent` (zeroed). */
+static int find_silent_marks(struct turns *turns, char *silent)
+{
+    for (size_t turn = 0; turn < json_array_size(turns->messages); turn++) {
+        if (!is_answer(turns, turn) || is_learned(turns, turn))
+            continue;
+        int r = render(turns, turn, false, &turns->before);
+        const size_t first = turns->before.num_spans;
+        if (r == 0)
+            r = render(turns, turn + 1, false, &turns->before);
+        if (r < 0)
+            return r;
+        if (turns->before.num_spans < first || turns->before.num_spans > turns->whole.num_spans)
+            return -ENOENT;
+        memset(silent + first, 1, turns->before.num_spans - first);
+    }
+    return 0;
+}
+
 static int parts_by_marks(struct turns *turns, struct mt_chat_rendering *rendering)
 {
+    mt_autofree char *silent = calloc(turns->whole.num_spans, 1);
     size_t done = 0;
-    int r = 0;
+    if (!silent)
+        return mt_error_set(turns->error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
+                            "out of memory for a conversation");
+    int r = find_silent_marks(turns, silent);
     for (size_t i = 0; r == 0 && i < turns->whole.num_spans; i++) {
         const struct mt_jinja_span *span = &turns->whole.spans[i];
         if (span->begin < done) /* one within another: the outer one, which ends later, is what counts */
@@ -322,7 +359,7 @@ static int parts_by_marks(struct turns *turns, struct mt_chat_rendering *renderi
                                                     behind_prompt(turns, span->begin, span->end), span->end);
         r = add_part(rendering, done, begin, false, turns->error);
         if (r == 0)
-            r = add_part(rendering, begin, span->end, true, turns->error);
+            r = add_part(rendering, begin, span->end, !silent[i], turns->error);
         done = span->end;
     }
     return r == 0 ? add_part(rendering, done, turns->whole.text.bytes, false, turns->error) : r;
@@ -361,6 +398,7 @@ int mt_template_render(const struct mt_template *template, const json_t *convers
         .jinja = mt_template_for(template, variables),
         .variables = variables,
         .messages = messages,
+        .given = json_is_object(conversation) ? json_object_get(conversation, "messages") : conversation,
         .error = error,
     };
     r = render(&turns, json_array_size(messages), generation_prompt, &turns.whole);

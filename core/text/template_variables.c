@@ -81,7 +81,8 @@ static json_t *reasoning_of(const json_t *message)
     return NULL;
 }
 
-/* As transformers hands it to a template: without null members, reasoning under its old and its new name. */
+/* As transformers hands it to a template: without null members (and what is ours, its weight in the loss),
+ * reasoning under its old and its new name. */
 static json_t *normalised(const json_t *message, bool text_arguments)
 {
     json_t *copy = json_object(), *reasoning = reasoning_of(message), *value;
@@ -89,7 +90,7 @@ static json_t *normalised(const json_t *message, bool text_arguments)
     bool ok = copy && (!reasoning || json_object_set(copy, "thinking", reasoning) == 0);
     json_object_foreach((json_t *)message, name, value)
     {
-        if (json_is_null(value))
+        if (json_is_null(value) || strcmp(name, "loss_weight") == 0)
             continue;
         if (strcmp(name, "tool_calls") == 0 && json_is_array(value))
             ok = ok && json_object_set_new(copy, name, changed_calls(value, text_arguments)) == 0;

@@ -121,6 +121,7 @@ static void the_registry_of_the_test_data_is_read_or_refused_by_name(void **stat
         const char *name;
         size_t rows;
     } readable[] = {{"identity", 91}, {"alpaca_en_demo", 999}, {"wiki_demo", 1}, {"c4_demo", 300}};
+
     for (size_t i = 0; i < sizeof readable / sizeof *readable; i++) {
         struct mt_error error = {0};
         struct mt_dataset_options options = named(folder, readable[i].name);
@@ -130,9 +131,11 @@ static void the_registry_of_the_test_data_is_read_or_refused_by_name(void **stat
         free_fixture(&fixture);
     }
     assert_refused(named(folder, "alpaca_zh_demo"), NULL, "alpaca_zh_demo.json: No such file");
-    assert_refused(named(folder, "glaive_toolcall_en_demo"), NULL, "\"sharegpt\" is not supported yet");
+    assert_refused(named(folder, "mllm_audio_demo"), NULL, "the column audios is not supported yet");
+    assert_refused(named(folder, "mllm_demo"), NULL, "the column images is not supported yet");
     assert_refused(named(folder, "alpaca_en"), NULL, "hf_hub_url is not supported yet");
-    assert_refused(named(folder, "dpo_en_demo"), NULL, "not supported yet");
+    assert_refused(named(folder, "dpo_en_demo"), NULL, "preference training (method: dpo), which is not");
+    assert_refused(named(folder, "kto_en_demo"), NULL, "(kto_tag), not answers to learn");
     assert_refused(named(folder, "identitty"), NULL, "did you mean \"identity\"?");
 }
 

@@ -1,0 +1,40 @@
+/* What the files of core/data/conversation.h share. */
+#ifndef MT_DATA_CONVERSATION_INTERNAL_H
+#define MT_DATA_CONVERSATION_INTERNAL_H
+
+#include "core/data/conversation.h"
+
+static inline int mt_conversation_no_memory(struct mt_error *error)
+{
+    return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a row");
+}
+
+#define mt_conversation_wrong(error, ...) mt_error_set(error, -EINVAL, MT_REASON_BAD_DATA, __VA_ARGS__)
+
+/* The column with the turns; NULL where there is none. */
+const struct mt_value *mt_turns_column(const struct mt_columns *columns, const struct mt_value *row,
+                                       const char **name);
+
+/* A cell as a JSON text: see mt_value_text. */
+int mt_cell_text(const struct mt_value *cell, json_t **text, struct mt_error *error);
+/* Any cell as it is. NULL when out of memory. */
+json_t *mt_cell_json(const struct mt_value *cell);
+
+/* Appends a list of turns to `messages`. */
+int mt_turns_read(const struct mt_tags *tags, const struct mt_value *list, json_t *messages,
+                  struct mt_error *error);
+/* One turn, {"from", "value"}, as a message. */
+int mt_turn_read(const struct mt_tags *tags, const struct mt_value *turn, json_t **message,
+                 struct mt_error *error);
+/* The column with tools as a list; *tools stays NULL where there is none. */
+int mt_tools_read(const struct mt_value *cell, json_t **tools, struct mt_error *error);
+
+/* Whether an answer says nothing: no text, no call, no reasoning. */
+bool mt_message_is_empty(const json_t *message);
+/* Gives calls and results of tools the ids that they lack, names results after their calls, and keeps empty
+ * answers from being learned. 0 or -ENOMEM. */
+int mt_messages_complete(json_t *messages);
+/* -EPROTO with the rule that the order of roles breaks. `open`: it must end before an answer. */
+int mt_messages_check_order(const json_t *messages, bool open, struct mt_error *error);
+
+#endif
