@@ -242,6 +242,8 @@ static void mark(struct mt_stream *stream, enum mt_stage stage, size_t index)
 /* ---- the host's work ---- */
 
 static _Thread_local double host_began;
+/* Seconds. What is shorter found nothing to wait for. */
+#define SHORTEST_WAIT 2e-6
 
 static bool host_begin(struct mt_device *device, const struct mt_host_work *work)
 {
@@ -263,7 +265,8 @@ static void host_end(struct mt_device *device, const struct mt_host_work *work)
                               .operations = 1,
                               .began = host_began,
                               .ended = mt_time_monotonic()};
-    write_span(&span);
+    if (work->stage != MT_STAGE_WAIT || span.ended - span.began > SHORTEST_WAIT)
+        write_span(&span);
     if (trace->inner->api->host_end)
         trace->inner->api->host_end(trace->inner, work);
 }

@@ -230,9 +230,13 @@ void mt_gradients_free(struct mt_gradients *gradients)
     free(gradients);
 }
 
-/* Waits for a landing slab and gives it to a layer's group. */
+/* Waits for a landing slab and gives it to a layer's group. The device is told of the wait once it is known
+ * whose update it was for; a simulated one, where nothing is ever waited for, moves its clock. */
 static void take_landing(struct mt_gradients *gradients, size_t group)
 {
+    struct mt_host_work wait = {.stage = MT_STAGE_WAIT};
+    if (!gradients->simulated)
+        mt_host_begin(gradients->device, &wait);
     pthread_mutex_lock(&gradients->lock);
     for (;;) {
         struct landing *landing = NULL;
@@ -242,12 +246,16 @@ static void take_landing(struct mt_gradients *gradients, size_t group)
                 landing = other;
         }
         if (landing) {
-            const struct mt_host_work wait = {.stage = MT_STAGE_WAIT, .index = landing->last};
-            if (gradients->simulated && landing->last != NONE) /* the time at which it was freed */
-                mt_host_begin(gradients->device, &wait);
+            wait.index = landing->last;
             landing->group = group;
             gradients->hosts[group] = landing->address;
             pthread_mutex_unlock(&gradients->lock);
+            if (wait.index == NONE) /* it was never used */
+                return;
+            if (gradients->simulated)
+                mt_host_begin(gradients->device, &wait);
+            else
+                mt_host_end(gradients->device, &wait);
             return;
         }
         pthread_cond_wait(&gradients->freed, &gradients->lock);

@@ -168,6 +168,14 @@ static int timed_copy_to_host(struct mt_stream *stream, void *to, const void *fr
     return put(stream, gradient ? timed.gradients : bytes == BOUNDARY_BYTES ? timed.boundary : 0, NULL, NULL);
 }
 
+/* The host waited for an update of this group: to defer to it, or for the memory that it read. */
+static void timed_host_end(struct mt_device *device, const struct mt_host_work *work)
+{
+    (void)device;
+    if (work->stage == MT_STAGE_WAIT)
+        timed.host = later(timed.host, timed.updated[work->index]);
+}
+
 static int timed_attention(struct mt_stream *stream, const struct mt_attention_args *args)
 {
     (void)args;
@@ -282,7 +290,6 @@ static double step_ratio(const struct lengths *l, bool clipped, enum mt_choice o
         .recompute = MT_CHOICE_ON,
         .max_grad_norm = clipped ? 1 : 0,
         .max_skipped_steps = clipped ? 3 : 0,
-        .num_grad_slabs = 8,
     };
     struct mt_store_options store_options = {.compute_dtype = MT_F32,
                                              .no_gradients = mt_executor_updates_in_backward(&options)};
@@ -317,6 +324,7 @@ static double step_ratio(const struct lengths *l, bool clipped, enum mt_choice o
     api.cross_entropy_finish = timed_cross_entropy_finish;
     api.cross_entropy_backward = timed_cross_entropy_backward;
     api.sum_squares = timed_sum_squares;
+    api.host_end = timed_host_end;
     device->api = &api;
     if (mt_executor_new(store, device, pool, &options, &executor, &error))
         exit(1);
