@@ -230,15 +230,13 @@ static bool stays_inside(const char *path)
     return true;
 }
 
-/* file_name: a file, a folder, or a list of them; `folder` stands before it. */
+/* file_name: a file, a folder, or a list of them. (`subset`, `split` and `folder` say where in a hub's
+ * repository data lies, and nothing of local files.) */
 static int find_files(const struct entry *entry, const char *dataset_dir, const struct mt_columns *columns,
                       struct mt_source *source, struct mt_error *error)
 {
     const json_t *names = json_object_get(entry->object, "file_name");
-    const json_t *folder = json_object_get(entry->object, "folder");
     const size_t count = json_is_array(names) ? json_array_size(names) : 1;
-    if (is_given(entry->object, "folder") && !json_is_string(folder))
-        return bad_entry(error, entry, "its folder is not a text");
     const char **paths = mt_arena_alloc(source->arena, count + 1, sizeof *paths);
     if (!paths)
         return no_memory(error);
@@ -246,14 +244,11 @@ static int find_files(const struct entry *entry, const char *dataset_dir, const 
         const json_t *name = json_is_array(names) ? json_array_get(names, i) : names;
         if (!json_is_string(name))
             return bad_entry(error, entry, "its file_name is neither a text nor a list of texts");
-        const char *file_name = json_string_value(name);
-        if (!stays_inside(file_name) || (json_is_string(folder) && !stays_inside(json_string_value(folder))))
+        if (!stays_inside(json_string_value(name)))
             return bad_entry(error, entry,
                              "its file_name \"%s\" leads out of the folder; name such data by dataset.path",
-                             file_name);
-        paths[i] = json_is_string(folder) ? mt_arena_printf(source->arena, "%s/%s/%s", dataset_dir,
-                                                            json_string_value(folder), file_name)
-                                          : mt_arena_printf(source->arena, "%s/%s", dataset_dir, file_name);
+                             json_string_value(name));
+        paths[i] = mt_arena_printf(source->arena, "%s/%s", dataset_dir, json_string_value(name));
         if (!paths[i])
             return no_memory(error);
     }

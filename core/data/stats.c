@@ -36,9 +36,10 @@ static json_t *dropped_json(const struct mt_dataset_stats *stats)
         json_t *rows = json_array();
         for (size_t i = 0; i < count && i < MT_DROP_ROWS; i++)
             json_array_append_new(rows, json_integer((json_int_t)stats->dropped_rows[reason][i]));
+        const char *why = stats->dropped_why[reason];
         json_array_append_new(dropped,
-                              json_pack("{s:s, s:I, s:o}", "reason", mt_drop_name((enum mt_drop)reason),
-                                        "count", (json_int_t)count, "rows", rows));
+                              json_pack("{s:s, s:I, s:o, s:s*}", "reason", mt_drop_name((enum mt_drop)reason),
+                                        "count", (json_int_t)count, "rows", rows, "why", *why ? why : NULL));
     }
     return dropped;
 }

@@ -78,7 +78,19 @@ struct mt_job_model {
 };
 
 struct mt_job_columns { /* names of columns in the data; NULL: the usual ones */
-    const char *prompt, *response;
+    const char *prompt, *query, *response, *system, *history, *text;
+    const char *messages, *tools, *chosen, *rejected;
+};
+
+enum mt_job_formatting { /* how a row holds its turns */
+                         MT_JOB_FORMATTING_OPEN,
+                         MT_JOB_FORMATTING_ALPACA,
+                         MT_JOB_FORMATTING_SHAREGPT,
+                         MT_JOB_FORMATTING_OPENAI,
+};
+
+struct mt_job_tags { /* names that a list of turns uses; NULL: the usual ones */
+    const char *role, *content, *user, *assistant, *observation, *function, *system;
 };
 
 struct mt_job_dataset {
@@ -86,8 +98,11 @@ struct mt_job_dataset {
     const char *dataset_dir;  /* absolute */
     const char *const *paths; /* absolute files or folders; [num_paths], none with a name */
     size_t num_paths;
+    enum mt_job_formatting formatting;
     struct mt_job_columns columns;
-    size_t max_seq_len; /* tokens */
+    struct mt_job_tags tags;
+    const char *template; /* a named chat template; NULL: the model's own */
+    size_t max_seq_len;   /* tokens */
     bool packing;
     enum mt_job_overlong overlong;
     bool train_on_prompt;

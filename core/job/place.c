@@ -283,17 +283,20 @@ static void check_dataset_entry(const struct place *place, const char *folder, c
         report_unknown_dataset(place, name, info_path, info);
         return;
     }
-    const char *file = json_string_value(json_object_get(entry, "file_name"));
-    if (!file) {
+    const json_t *files = json_object_get(entry, "file_name");
+    if (!json_is_string(files) && !json_array_size(files)) {
         mt_reader_error(reader, place->reason, place->pointer, NULL,
                         "the entry %s of %s names no local file (file_name); nothing is downloaded, so fetch "
                         "the data and give dataset.path",
                         mt_text_quote(reader->arena, name, strlen(name)), info_path);
         return;
     }
-    const char *path = resolve(place, folder, file);
-    if (path)
-        check_data_path(place, path);
+    for (size_t i = 0; i < (json_is_array(files) ? json_array_size(files) : 1); i++) {
+        const char *file = json_string_value(json_is_array(files) ? json_array_get(files, i) : files);
+        const char *path = file ? resolve(place, folder, file) : NULL;
+        if (path)
+            check_data_path(place, path);
+    }
 }
 
 static void place_dataset(struct mt_job_reader *reader)

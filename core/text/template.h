@@ -26,6 +26,8 @@ int mt_template_load(const char *folder, struct mt_template **template, struct m
 int mt_template_named(const char *name, const char *folder, struct mt_template **template,
                       struct mt_error *error);
 const char *const *mt_template_names(void); /* ends with NULL */
+/* Its Jinja text; NULL where there is none of that name. */
+const char *mt_template_source(const char *name);
 
 /* From a text, as a GGUF file brings it. `special_tokens` (may be NULL) is an object of names to texts. */
 int mt_template_new(const char *source, size_t bytes, const char *name, const json_t *special_tokens,

@@ -14,9 +14,6 @@ struct mt_template {
     char fingerprint[65];
 };
 
-/* The source of a named template; NULL where there is none. */
-const char *mt_template_source(const char *name);
-
 /* A conversation as the template's variables: a new object, or an error of MT_REASON_BAD_DATA. */
 int mt_template_variables(const struct mt_template *template, const json_t *conversation, json_t **variables,
                           struct mt_error *error);

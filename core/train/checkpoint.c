@@ -6,6 +6,7 @@
 #include "core/base/file.h"
 #include "core/base/size.h"
 #include "core/store/files.h"
+#include "core/text/template.h"
 #include "core/train/checkpoint_list.h"
 #include "core/train/manifest.h"
 
@@ -53,10 +54,14 @@ static int write_config(const char *folder, const struct mt_checkpoint_contents 
     return result;
 }
 
-static int copy_side_files(const char *folder, const char *model_folder, struct mt_error *error)
+static int copy_side_files(const char *folder, const struct mt_checkpoint_contents *contents,
+                           struct mt_error *error)
 {
+    const char *model_folder = contents->model_folder;
     int result = 0;
     for (size_t i = 0; i < sizeof side_files / sizeof *side_files && result == 0; i++) {
+        if (contents->template && strncmp(side_files[i], "chat_template", 13) == 0)
+            continue;
         mt_autofree char *from = mt_path_join(model_folder, side_files[i]);
         mt_autofree char *to = mt_path_join(folder, side_files[i]);
         mt_autofree char *data = NULL;
@@ -71,6 +76,19 @@ static int copy_side_files(const char *folder, const char *model_folder, struct 
             result = mt_file_write_atomic(to, data, bytes, 0644, error);
     }
     return result;
+}
+
+/* Who asks the model must ask it as it was trained. (The Alpaca prompt is what a folder without a template
+ * stands for.) */
+static int write_template(const char *folder, const struct mt_checkpoint_contents *contents,
+                          struct mt_error *error)
+{
+    const char *source = contents->template ? mt_template_source(contents->template) : NULL;
+    mt_autofree char *path = source ? mt_path_join(folder, "chat_template.jinja") : NULL;
+    if (!source)
+        return 0;
+    return path ? mt_file_write_atomic(path, source, strlen(source), 0644, error)
+                : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to write a chat template");
 }
 
 static int check_space(const char *checkpoints, const struct mt_model *model, struct mt_error *error)
@@ -107,7 +125,9 @@ static int write_contents(const char *folder, const struct mt_checkpoint_content
     if (result == 0)
         result = mt_tokenizer_save(contents->tokenizer, folder, error);
     if (result == 0 && contents->model_folder)
-        result = copy_side_files(folder, contents->model_folder, error);
+        result = copy_side_files(folder, contents, error);
+    if (result == 0)
+        result = write_template(folder, contents, error);
     mt_autojson json_t *state = json_copy((json_t *)(uintptr_t)contents->state);
     if (state)
         json_object_set_new(state, "updates", json_integer((json_int_t)mt_store_updates(contents->store)));

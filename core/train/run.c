@@ -59,7 +59,7 @@ int mt_run_open_model(struct mt_run *run, struct mt_error *error)
             "model's own tokenizer",
             mt_tokenizer_vocab_size(run->tokenizer), run->model->vocab_size);
     if (result == 0)
-        result = mt_chat_open(NULL, asked->path, &run->chat, error);
+        result = mt_chat_open(run->job->dataset.template, asked->path, &run->chat, error);
     return result;
 }
 

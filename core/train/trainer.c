@@ -184,6 +184,7 @@ static int save(struct trainer *trainer, struct mt_error *error)
         .store = trainer->run.store,
         .tokenizer = trainer->run.tokenizer,
         .model_folder = trainer->run.job->model.path,
+        .template = trainer->run.job->dataset.template,
         .state = state,
         .step = trainer->step,
         .loss = trainer->last_loss,
@@ -310,10 +311,11 @@ static void describe_data(struct trainer *trainer)
              stats->rows, stats->samples, stats->train_samples, stats->train_sequences, stats->val_samples,
              (unsigned long long)stats->tokens, (unsigned long long)stats->target_tokens, stats->truncated);
     for (int reason = 0; reason < MT_NUM_DROPS; reason++) {
+        const char *why = stats->dropped_why[reason];
         if (stats->dropped[reason] > 0)
-            log_line(trainer, LOG_WARNING, "data: %zu rows dropped (%s), the first is row %zu",
+            log_line(trainer, LOG_WARNING, "data: %zu rows dropped (%s), the first is row %zu%s%s",
                      stats->dropped[reason], mt_drop_name((enum mt_drop)reason),
-                     stats->dropped_rows[reason][0]);
+                     stats->dropped_rows[reason][0], *why ? ": " : "", why);
     }
 }
 

@@ -83,7 +83,7 @@ static const struct refusal refusals[] = {
     {"export=[{format: gguf}]", "/export/0", "export to gguf is not supported yet", NULL},
     {"vlm.freeze_vision_encoder=true", "/vlm", "vision-language models is not supported yet", NULL},
     {"model.architecture=qwen3", "/model/architecture", "qwen3 is not supported yet", NULL},
-    {"dataset.columns.messages=m", "/dataset/columns/messages", "not supported yet", NULL},
+    {"dataset.columns.images=m", "/dataset/columns/images", "not supported yet", NULL},
     /* several keys together */
     {"model.num_attention_heads=12", "/model/hidden_size",
      "hidden_size 64 is not divisible by num_attention_heads 12; make it 60", NULL},
