@@ -247,7 +247,7 @@ $(if $(server_sources),$(eval $(call archive_rule,$(server_archive),$(call objec
 $(if $(worker_sources),$(eval $(call archive_rule,$(worker_archive),$(call objects,$(call without_main,$(worker_sources))))))
 $(if $(cli_sources),$(eval $(call archive_rule,$(cli_archive),$(call objects,$(call without_main,$(cli_sources))))))
 
-link = $(CC) $(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(filter %.a,$^)
+link = $(CC) $(LINK) $(link_extra) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(filter %.a,$^)
 
 $(BUILD)/megatraind: $(BUILD)/obj/daemon/megatraind/main.o $(server_archive) $(core_archive)
 	$(say) LINK $@
@@ -270,6 +270,9 @@ $(unit_programs): $(BUILD)/%: $(BUILD)/obj/%.o $$(call support_of,$$*) $(core_ar
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(quiet)$(link) $(TEST_LIBS) $(SERVER_LIBS) $(CLI_LIBS) $(CORE_LIBS) -ldl
+# The worker with something in front of its optimizer.
+$(filter $(BUILD)/tests/e2e/marking_worker,$(helper_programs)): link_extra := -Wl,--wrap=mt_adamw_update
+$(filter $(BUILD)/tests/e2e/marking_worker,$(helper_programs)): $(BUILD)/obj/daemon/worker/main.o $(worker_archive)
 # The API in front of a pretended daemon.
 $(filter $(BUILD)/tests/e2e/api_%,$(helper_programs)): $(server_archive)
 $(helper_programs) $(bench_programs): $(BUILD)/%: $(BUILD)/obj/%.o $(core_archive)
