@@ -31,22 +31,8 @@ int mt_cli_option(int argc, char **argv, const char *letters, const struct optio
 /* A whole number in [minimum, maximum]; false after a complaint. */
 bool mt_cli_number(const char *option, const char *text, long minimum, long maximum, long *number);
 
-/* The job document of a command line: a file (NULL: an empty document), then each --set in turn and
- * --data-path.
- * `*lines` (may come back NULL) are the file's. Returns 0 or, after a complaint, the exit code. */
-struct mt_cli_document {
-    const char *file;
-    const char *const *sets;
-    size_t num_sets;
-    const char *data_path; /* or NULL */
-};
-int mt_cli_read_document(const struct mt_cli_document *from, json_t **document, struct mt_lines **lines);
-/* "contracts" for "jobs/contracts.yaml", with what a name may not hold replaced; malloc'd or NULL. */
-char *mt_cli_name_of_file(const char *file);
-/* All errors of a document, one a line with file and line or the option at fault; returns the exit code. */
-int mt_cli_complain_about_job(const struct mt_cli_document *from, const struct mt_job_errors *errors);
-
 int mt_cli_train(int argc, char **argv);
+int mt_cli_data(int argc, char **argv);
 int mt_cli_plan(int argc, char **argv);
 int mt_cli_generate(int argc, char **argv);
 int mt_cli_render(int argc, char **argv);

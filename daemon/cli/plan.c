@@ -6,13 +6,12 @@
 #include "core/plan/device.h"
 #include "core/plan/preset.h"
 #include "daemon/cli/cli.h"
+#include "daemon/cli/job_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#define MAX_SETS 256
 
 static const char usage[] =
     "Usage: megatrain plan JOB|MODEL [--set KEY=VALUE]... [--gpu-memory 24G] [--host-memory 128G]\n"
@@ -76,10 +75,8 @@ static const struct option long_options[] = {
 };
 
 struct command {
-    const char *what;
-    const char *sets[MAX_SETS];
-    size_t num_sets;
-    json_t *machine; /* as mt_plan_wish_from_json reads it */
+    struct mt_job_file job; /* its file may be the name of a model */
+    json_t *machine;        /* as mt_plan_wish_from_json reads it */
     bool json, presets, help;
 };
 
@@ -108,9 +105,8 @@ static int parse(int argc, char **argv, struct command *command)
         }
         switch (option) {
         case OPTION_SET:
-            if (command->num_sets == MAX_SETS)
-                return mt_cli_usage("plan", "more than %d --set; write them into the document", MAX_SETS);
-            command->sets[command->num_sets++] = optarg;
+            if (mt_job_file_set(&command->job, "plan", optarg))
+                return mt_reason_exit_code(MT_REASON_USAGE);
             break;
         case OPTION_JSON:
             command->json = true;
@@ -129,7 +125,7 @@ static int parse(int argc, char **argv, struct command *command)
         return 0;
     if (optind == argc)
         return mt_cli_usage("plan", "give a job document or the name of a model");
-    command->what = argv[optind++];
+    command->job.file = argv[optind++];
     return optind == argc ? 0 : mt_cli_usage("plan", "one job at a time; what is \"%.100s\"?", argv[optind]);
 }
 
@@ -141,49 +137,21 @@ static json_t *document_of_model(const char *name)
     return json_pack("{s:{s:s}, s:{s:s}}", "model", "name", name, "dataset", "path", "data");
 }
 
-static int read_document(const struct command *command, json_t **document, struct mt_lines **lines)
-{
-    struct stat status;
-    struct mt_error error = {0};
-    *lines = NULL;
-    if (stat(command->what, &status) == 0 && !S_ISDIR(status.st_mode)) {
-        const struct mt_cli_document from = {
-            .file = command->what, .sets = command->sets, .num_sets = command->num_sets};
-        return mt_cli_read_document(&from, document, lines);
-    }
-    const size_t bytes = strlen(command->what);
-    if (strchr(command->what, '/') == NULL && bytes > 5 &&
-        (strcmp(command->what + bytes - 5, ".yaml") == 0 ||
-         strcmp(command->what + bytes - 5, ".json") == 0)) {
-        mt_cli_complain("there is no file %s", command->what);
-        return mt_reason_exit_code(MT_REASON_BAD_JOB);
-    }
-    *document = document_of_model(command->what);
-    int r = *document ? 0 : mt_error_set(&error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
-    for (size_t i = 0; r == 0 && i < command->num_sets; i++)
-        r = mt_job_set(*document, command->sets[i], &error);
-    return r ? mt_cli_fail(&error) : 0;
-}
-
 static int read_job(const struct command *command, struct mt_job **job)
 {
+    struct mt_job_file from = command->job;
     mt_autojson json_t *document = NULL;
-    struct mt_lines *lines = NULL;
-    int code = read_document(command, &document, &lines);
-    if (code)
-        return code;
-    mt_autofree char *hub = mt_job_hub_cache();
-    const struct mt_job_context context = {
-        .purpose = MT_JOB_PLAN, .lines = lines, .hub_cache = hub, .default_name = "plan"};
-    struct mt_job_errors errors = {0};
-    if (mt_job_parse(document, &context, job, &errors) < 0) {
-        const struct mt_cli_document from = {
-            .file = command->what, .sets = command->sets, .num_sets = command->num_sets};
-        code = mt_cli_complain_about_job(&from, &errors);
+    struct stat status;
+    if (stat(from.file, &status) != 0 || S_ISDIR(status.st_mode)) {
+        const size_t bytes = strlen(from.file);
+        if (strchr(from.file, '/') == NULL && bytes > 5 &&
+            (strcmp(from.file + bytes - 5, ".yaml") == 0 || strcmp(from.file + bytes - 5, ".json") == 0)) {
+            mt_cli_complain("there is no file %s", from.file);
+            return mt_reason_exit_code(MT_REASON_BAD_JOB);
+        }
+        from.document = document = document_of_model(from.file);
     }
-    mt_job_errors_free(&errors);
-    mt_lines_free(lines);
-    return code;
+    return mt_job_file_parse(&from, MT_JOB_PLAN, "plan", job);
 }
 
 /* ---- printing ---- */
@@ -248,7 +216,7 @@ static void print_time(const struct mt_plan *plan)
 
 static void print_plan(const struct command *command, const struct mt_plan *plan)
 {
-    printf("%s: %s\n\n", command->what, plan->fits ? "fits" : "does not fit");
+    printf("%s: %s\n\n", command->job.file, plan->fits ? "fits" : "does not fit");
     printf("  parameters%*s %12zu%s\n", 20, "", plan->parameters,
            plan->compute_dtype == MT_BF16 ? " (computed in bfloat16, kept in full precision)" : "");
     if (plan->trainable_parameters != plan->parameters)
@@ -318,7 +286,7 @@ int mt_cli_plan(int argc, char **argv)
         fputs(usage, stdout);
     else if (code == 0 && command.presets)
         code = print_presets(presets);
-    else if (code == 0 && command.what)
+    else if (code == 0 && command.job.file)
         code = run(&command, presets);
     json_decref(command.machine);
     return code;

@@ -3,6 +3,7 @@
 #include "core/base/id.h"
 #include "daemon/cli/cli.h"
 #include "daemon/cli/client.h"
+#include "daemon/cli/job_file.h"
 #include "daemon/cli/watch.h"
 
 #include <stdio.h>
@@ -30,12 +31,9 @@ static const char help[] =
     "\n"
     "  megatrain submit job.yaml --set name=second-try --set training.max_steps=200\n";
 
-#define MAX_SETS 256
-
 struct submission {
-    const char *file, *data_path, *key;
-    const char *sets[MAX_SETS];
-    size_t num_sets;
+    struct mt_job_file job;
+    const char *key;
     bool wait, as_json;
 };
 
@@ -65,11 +63,7 @@ static int complain_about_errors(const struct mt_response *response, const struc
                                                          .line = line,
                                                          .reason = MT_REASON_BAD_JOB};
     }
-    const struct mt_cli_document from = {.file = submission->file,
-                                         .sets = submission->sets,
-                                         .num_sets = submission->num_sets,
-                                         .data_path = submission->data_path};
-    int code = mt_cli_complain_about_job(&from, &list);
+    int code = mt_job_file_complain(&submission->job, &list);
     mt_job_errors_free(&list);
     return code ? code : 78;
 }
@@ -119,18 +113,17 @@ static int send_job(struct mt_client *client, const struct submission *submissio
 static int prepare(const struct submission *submission, json_t **document, struct mt_lines **lines)
 {
     struct mt_error error = {0};
-    bool is_stdin = strcmp(submission->file, "-") == 0;
-    const struct mt_cli_document from = {.file = is_stdin ? "/dev/stdin" : submission->file,
-                                         .sets = submission->sets,
-                                         .num_sets = submission->num_sets,
-                                         .data_path = submission->data_path};
-    int code = mt_cli_read_document(&from, document, lines);
+    bool is_stdin = strcmp(submission->job.file, "-") == 0;
+    struct mt_job_file from = submission->job;
+    if (is_stdin)
+        from.file = "/dev/stdin";
+    int code = mt_job_file_document(&from, document, lines);
     if (code)
         return code;
     if (mt_job_make_absolute(*document, &error) < 0)
         return mt_cli_fail(&error);
     if (!is_stdin && json_is_object(*document) && !json_object_get(*document, "name")) {
-        mt_autofree char *name = mt_cli_name_of_file(submission->file);
+        mt_autofree char *name = mt_job_file_name(submission->job.file);
         if (!name || json_object_set_new(*document, "name", json_string(name)) < 0)
             return 70;
     }
@@ -149,12 +142,11 @@ static int read_options(int argc, char **argv, struct submission *submission)
     for (int letter; (letter = mt_cli_option(argc, argv, "h", options)) != -1;) {
         switch (letter) {
         case 's':
-            if (submission->num_sets == MAX_SETS)
-                return mt_cli_usage(argv[0], "more than %d times --set", MAX_SETS);
-            submission->sets[submission->num_sets++] = optarg;
+            if (mt_job_file_set(&submission->job, argv[0], optarg))
+                return 64;
             break;
         case 'd':
-            submission->data_path = optarg;
+            submission->job.data_path = optarg;
             break;
         case 'k':
             if (!*optarg || strpbrk(optarg, "\r\n") || strlen(optarg) > 255)
@@ -176,13 +168,13 @@ static int read_options(int argc, char **argv, struct submission *submission)
     }
     if (optind + 1 != argc)
         return mt_cli_usage(argv[0], "give one job file");
-    submission->file = argv[optind];
+    submission->job.file = argv[optind];
     return 0;
 }
 
 int mt_cli_submit(int argc, char **argv)
 {
-    struct submission submission = {.file = ""};
+    struct submission submission = {.key = NULL};
     struct mt_error error = {0};
     struct mt_client *client;
     mt_autojson json_t *document = NULL;

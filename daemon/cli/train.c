@@ -7,6 +7,7 @@
 #include "core/job/job.h"
 #include "core/train/trainer.h"
 #include "daemon/cli/cli.h"
+#include "daemon/cli/job_file.h"
 #include "daemon/cli/progress.h"
 
 #include <dirent.h>
@@ -22,8 +23,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-#define MAX_SETS 256
 
 static const char usage[] =
     "Usage: megatrain train [--config] JOB [--data-path PATH] [--output-dir DIR] [--resume] [--set "
@@ -75,9 +74,8 @@ static const struct option long_options[] = {
 };
 
 struct command {
-    const char *config, *data_path, *output_dir, *trace;
-    const char *sets[MAX_SETS];
-    size_t num_sets;
+    struct mt_job_file job; /* its file may be NULL: then, on a resume, the run's own */
+    const char *output_dir, *trace;
     bool resume, quiet, help;
 };
 
@@ -87,10 +85,10 @@ static int parse(int argc, char **argv, struct command *command)
     for (int option; (option = mt_cli_option(argc, argv, "h", long_options)) != -1;) {
         switch (option) {
         case OPTION_CONFIG:
-            command->config = optarg;
+            command->job.file = optarg;
             break;
         case OPTION_DATA_PATH:
-            command->data_path = optarg;
+            command->job.data_path = optarg;
             break;
         case OPTION_OUTPUT_DIR:
             command->output_dir = optarg;
@@ -99,9 +97,8 @@ static int parse(int argc, char **argv, struct command *command)
             command->resume = true;
             break;
         case OPTION_SET:
-            if (command->num_sets == MAX_SETS)
-                return mt_cli_usage("train", "more than %d --set; write them into the document", MAX_SETS);
-            command->sets[command->num_sets++] = optarg;
+            if (mt_job_file_set(&command->job, "train", optarg))
+                return mt_reason_exit_code(MT_REASON_USAGE);
             break;
         case OPTION_TRACE:
             command->trace = optarg;
@@ -116,11 +113,11 @@ static int parse(int argc, char **argv, struct command *command)
             return mt_reason_exit_code(MT_REASON_USAGE);
         }
     }
-    if (optind < argc && !command->config)
-        command->config = argv[optind++];
+    if (optind < argc && !command->job.file)
+        command->job.file = argv[optind++];
     if (optind < argc)
         return mt_cli_usage("train", "'%s' is one argument too many", argv[optind]);
-    if (!command->config && !(command->resume && command->output_dir))
+    if (!command->job.file && !(command->resume && command->output_dir))
         return mt_cli_usage("train", "name a job document: megatrain train JOB");
     return 0;
 }
@@ -131,24 +128,11 @@ static int parse(int argc, char **argv, struct command *command)
  * exit code after a complaint. */
 static int read_job(const struct command *command, struct mt_job **job)
 {
-    mt_autofree char *own = command->config ? NULL : mt_path_join(command->output_dir, "job.json");
-    const char *file = command->config ? command->config : own;
-    struct mt_cli_document from = {file, command->sets, command->num_sets, command->data_path};
-    mt_autojson json_t *document = NULL;
-    struct mt_lines *lines = NULL;
-    int code = mt_cli_read_document(&from, &document, &lines);
-    if (code == 0) {
-        mt_autofree char *hub_cache = mt_job_hub_cache();
-        mt_autofree char *name = mt_cli_name_of_file(file);
-        struct mt_job_context context = {
-            .purpose = MT_JOB_RUN, .hub_cache = hub_cache, .default_name = name, .lines = lines};
-        struct mt_job_errors errors = {0};
-        if (mt_job_parse(document, &context, job, &errors) < 0)
-            code = mt_cli_complain_about_job(&from, &errors);
-        mt_job_errors_free(&errors);
-    }
-    mt_lines_free(lines);
-    return code;
+    mt_autofree char *own = command->job.file ? NULL : mt_path_join(command->output_dir, "job.json");
+    struct mt_job_file from = command->job;
+    if (!from.file)
+        from.file = own;
+    return mt_job_file_parse(&from, MT_JOB_RUN, NULL, job);
 }
 
 /* Collects the dotted keys whose values differ, as "training.learning_rate 1e-05 -> 0.0003". */
@@ -198,7 +182,7 @@ static int resume_job(const struct command *command, const char *folder, struct 
         return 0;
     }
     mt_job_free(saved);
-    if (command->num_sets == 0)
+    if (command->job.num_sets == 0)
         return mt_error_set(
             error, -EINVAL, MT_REASON_BAD_JOB,
             "the document differs from the run in '%s': %s. A resumed run goes on with its own job.json; say "
@@ -372,7 +356,7 @@ int mt_cli_train(int argc, char **argv)
         sigaction(SIGHUP, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
     struct mt_job *job = NULL;
-    bool asked = command.config || command.num_sets > 0 || command.data_path;
+    bool asked = command.job.file || command.job.num_sets > 0 || command.job.data_path;
     if (asked && (code = read_job(&command, &job)) != 0)
         return code;
     struct mt_error error = {0};

@@ -1,5 +1,5 @@
 /* The progress bar, plain progress, and tables. */
-#include "daemon/cli/cli.h"
+#include "daemon/cli/job_file.h"
 #include "daemon/cli/progress.h"
 #include "daemon/cli/table.h"
 #include "tests/unit/support.h"
@@ -126,7 +126,7 @@ static void a_job_is_named_after_its_file(void **state)
                                            {"plain", "plain"}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *name = mt_cli_name_of_file(cases[i][0]);
+        char *name = mt_job_file_name(cases[i][0]);
         assert_string_equal(name, cases[i][1]);
         free(name);
     }

@@ -1,0 +1,117 @@
+/* Reading the job document of a command line, and saying what is wrong with it. */
+#include "daemon/cli/job_file.h"
+
+#include "core/base/cleanup.h"
+#include "daemon/cli/cli.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int mt_job_file_set(struct mt_job_file *from, const char *command, const char *assignment)
+{
+    if (from->num_sets == MT_JOB_FILE_SETS)
+        return mt_cli_usage(command, "more than %d --set; write them into the document", MT_JOB_FILE_SETS);
+    from->sets[from->num_sets++] = assignment;
+    return 0;
+}
+
+int mt_job_file_document(const struct mt_job_file *from, json_t **document, struct mt_lines **lines)
+{
+    struct mt_error error = {0};
+    *document = NULL;
+    *lines = NULL;
+    int result = 0;
+    if (!from->document)
+        result = mt_document_read(from->file, document, lines, &error);
+    else if (!(*document = json_deep_copy(from->document)))
+        result = mt_error_set(&error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
+    for (size_t i = 0; result == 0 && i < from->num_sets; i++)
+        result = mt_job_set(*document, from->sets[i], &error);
+    if (result == 0 && from->data_path)
+        result = mt_job_set_data_path(*document, from->data_path, &error);
+    if (result == 0)
+        return 0;
+    json_decref(*document);
+    mt_lines_free(*lines);
+    *document = NULL;
+    *lines = NULL;
+    return mt_cli_fail(&error);
+}
+
+int mt_job_file_parse(const struct mt_job_file *from, enum mt_job_purpose purpose, const char *name,
+                      struct mt_job **job)
+{
+    mt_autojson json_t *document = NULL;
+    struct mt_lines *lines = NULL;
+    int code = mt_job_file_document(from, &document, &lines);
+    if (code == 0) {
+        mt_autofree char *hub_cache = mt_job_hub_cache();
+        mt_autofree char *own_name = name ? strdup(name) : mt_job_file_name(from->file);
+        const struct mt_job_context context = {
+            .purpose = purpose, .hub_cache = hub_cache, .default_name = own_name, .lines = lines};
+        struct mt_job_errors errors = {0};
+        if (mt_job_parse(document, &context, job, &errors) < 0)
+            code = mt_job_file_complain(from, &errors);
+        mt_job_errors_free(&errors);
+    }
+    mt_lines_free(lines);
+    return code;
+}
+
+char *mt_job_file_name(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+    char *name = strdup(slash ? slash + 1 : file);
+    char *dot = name ? strrchr(name, '.') : NULL;
+    if (dot && dot != name)
+        *dot = '\0';
+    for (char *c = name; c && *c; c++) {
+        if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
+            *c = '-';
+    }
+    if (name && *name == '.')
+        *name = '-';
+    if (name && strlen(name) > 128)
+        name[128] = '\0';
+    return name;
+}
+
+/* Whether the command line gave the value at `pointer`, "/a/b": by an option (into `option`) and not in the
+ * file. */
+static bool set_by_option(const struct mt_job_file *from, const char *pointer, char *option, size_t bytes)
+{
+    char key[256];
+    snprintf(key, sizeof key, "%s", *pointer ? pointer + 1 : "");
+    for (char *slash = key; (slash = strchr(slash, '/')) != NULL;)
+        *slash = '.';
+    if (from->data_path && strcmp(key, "dataset.path") == 0)
+        return snprintf(option, bytes, "--data-path"), true;
+    for (size_t i = 0; i < from->num_sets; i++) {
+        size_t length = strcspn(from->sets[i], "=");
+        if (strlen(key) == length && memcmp(key, from->sets[i], length) == 0)
+            return snprintf(option, bytes, "--set %s", key), true;
+    }
+    return false;
+}
+
+int mt_job_file_complain(const struct mt_job_file *from, const struct mt_job_errors *errors)
+{
+    struct mt_error summary = {0};
+    for (size_t i = 0; i < errors->count; i++) {
+        const struct mt_job_error *item = &errors->items[i];
+        char place[32] = "", option[300];
+        if (set_by_option(from, item->pointer, option, sizeof option)) {
+            fprintf(stderr, "%s: %s\n", option, item->detail);
+            continue;
+        }
+        if (item->line > 0)
+            snprintf(place, sizeof place, ":%d", item->line);
+        fprintf(stderr, "%s%s: %s%s%s\n", from->file ? from->file : "job", place, item->pointer,
+                *item->pointer ? ": " : "", item->detail);
+    }
+    mt_job_errors_report(errors, &summary);
+    mt_cli_complain("%zu error%s in the job", errors->count, errors->count == 1 ? "" : "s");
+    return mt_reason_exit_code(summary.reason);
+}
