@@ -8,6 +8,7 @@
 #include "core/base/document.h"
 #include "core/base/file.h"
 #include "core/base/size.h"
+#include "core/formats/dequantise.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -571,18 +572,10 @@ int mt_safetensors_read_f32(const struct mt_safetensors_tensor *tensor, size_t f
             memcpy(out, data, count * sizeof *out);
         return 0;
     case MT_BF16:
-        for (size_t i = 0; i < count; i++) {
-            uint16_t value;
-            memcpy(&value, data + 2 * i, sizeof value);
-            out[i] = mt_bf16_to_float(value);
-        }
+        mt_dequantise_bf16((const unsigned char *)data, count, out);
         return 0;
     case MT_F16:
-        for (size_t i = 0; i < count; i++) {
-            uint16_t value;
-            memcpy(&value, data + 2 * i, sizeof value);
-            out[i] = mt_f16_to_float(value);
-        }
+        mt_dequantise_f16((const unsigned char *)data, count, out);
         return 0;
     case MT_F64:
         for (size_t i = 0; i < count; i++) {

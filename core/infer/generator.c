@@ -7,7 +7,7 @@
 #include "core/base/size.h"
 #include "core/base/time.h"
 #include "core/device/open.h"
-#include "core/model/model.h"
+#include "core/model/open.h"
 #include "core/store/files.h"
 #include "core/store/store.h"
 #include "core/stream/decoder.h"
@@ -66,7 +66,7 @@ static void add_end_ids(struct mt_generator *generator, const json_t *config)
 static int open_model(struct mt_generator *generator, const char *folder, struct mt_error *error)
 {
     mt_autojson json_t *config = NULL;
-    int result = read_json(folder, "config.json", &config, error);
+    int result = mt_model_read_config(folder, &config, error);
     if (result == 0)
         result = mt_model_from_config(config, &generator->model, error);
     if (result == 0)
@@ -84,18 +84,6 @@ static int open_model(struct mt_generator *generator, const char *folder, struct
     return 0;
 }
 
-static int load_weights(struct mt_generator *generator, const char *folder, struct mt_pool *pool,
-                        struct mt_error *error)
-{
-    struct mt_safetensors *file;
-    int result = mt_safetensors_open(folder, &file, error);
-    if (result < 0)
-        return result;
-    result = mt_store_load_weights(generator->store, file, pool, error);
-    mt_safetensors_close(file);
-    return result;
-}
-
 int mt_generator_open(const struct mt_generator_options *options, struct mt_pool *pool,
                       struct mt_generator **generator, struct mt_error *error)
 {
@@ -106,7 +94,7 @@ int mt_generator_open(const struct mt_generator_options *options, struct mt_pool
                             options->folder);
     int result = open_model(opened, options->folder, error);
     if (result == 0)
-        result = mt_store_check_folder(opened->model, options->folder, error);
+        result = mt_store_check_files(opened->model, options->folder, error);
     if (result == 0) {
         struct mt_device_options device_options = {.pool = pool};
         result = mt_device_open(options->device ? options->device : "auto", &device_options, &opened->device,
@@ -122,7 +110,7 @@ int mt_generator_open(const struct mt_generator_options *options, struct mt_pool
         result = mt_store_new(opened->model, opened->device, &store_options, &opened->store, error);
     }
     if (result == 0)
-        result = load_weights(opened, options->folder, pool, error);
+        result = mt_store_load_files(opened->store, options->folder, pool, error);
     if (result == 0) {
         size_t context = opened->model->max_position_embeddings;
         opened->max_tokens = options->max_tokens > 0 ? mt_size_min(options->max_tokens, context) : context;

@@ -5,6 +5,7 @@
 #include "core/base/file.h"
 #include "core/base/size.h"
 #include "core/device/open.h"
+#include "core/model/open.h"
 #include "core/plan/device.h"
 #include "core/plan/preset.h"
 #include "core/store/files.h"
@@ -24,16 +25,6 @@
     } while (0)
 
 /* ---- the model ---- */
-
-static int model_of_folder(const char *folder, struct mt_model **model, struct mt_error *error)
-{
-    mt_autojson json_t *config = NULL;
-    mt_autofree char *path = mt_path_join(folder, "config.json");
-    if (!path)
-        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to read config.json");
-    TRY(mt_json_read(path, MT_REASON_BAD_MODEL, &config, error));
-    return mt_model_from_config(config, model, error);
-}
 
 static int model_of_preset(const char *presets, const char *name, struct mt_model **model,
                            struct mt_error *error)
@@ -62,7 +53,7 @@ static int open_model(const struct mt_job *job, const char *presets, struct mt_m
                       struct mt_error *error)
 {
     if (job->model.path)
-        TRY(model_of_folder(job->model.path, model, error));
+        TRY(mt_model_open(job->model.path, model, error));
     else if (job->model.name)
         TRY(model_of_preset(presets, job->model.name, model, error));
     else

@@ -10,13 +10,15 @@
 #include <string.h>
 
 #define CHUNK ((size_t)1 << 18) /* elements moved at a time */
+#define PIECE ((size_t)1 << 22) /* elements that one thread loads: tables are shared between threads */
 
 /* --- loading ------------------------------------------------------------------------------------------- */
 
 struct load_item {
     const struct mt_parameter *parameter;
-    const struct mt_safetensors_tensor *tensor;
+    const struct mt_tensor *tensor;
     enum mt_store_part part;
+    size_t first, end; /* elements */
 };
 
 struct load {
@@ -27,7 +29,7 @@ struct load {
     struct mt_error *error;
 };
 
-static int check_tensor(const struct mt_parameter *parameter, const struct mt_safetensors_tensor *tensor,
+static int check_tensor(const struct mt_parameter *parameter, const struct mt_tensor *tensor,
                         const char *name, struct mt_error *error)
 {
     if (!tensor)
@@ -41,13 +43,12 @@ static int check_tensor(const struct mt_parameter *parameter, const struct mt_sa
             "'%s' in '%s' has %zu dimensions and %zu elements where config.json asks for %zu dimensions "
             "and %zu elements in another shape",
             name, tensor->file, tensor->rank, tensor->elements, parameter->rank, parameter->count);
-    bool number = tensor->dtype == MT_F32 || tensor->dtype == MT_F16 || tensor->dtype == MT_BF16 ||
-                  tensor->dtype == MT_F64;
-    if (!number)
+    if (!tensor->readable)
         return mt_error_set(
             error, -ENOTSUP, MT_REASON_BAD_MODEL,
-            "'%s' in '%s' has the type %s, which is not supported: F64, F32, F16 and BF16 are", name,
-            tensor->file, mt_safetensors_dtype_name(tensor->dtype));
+            "'%s' in '%s' has the type %s, which is not supported: F64, F32, F16 and BF16 are, and of GGUF's "
+            "types Q4_0 to Q8_0 and Q2_K to Q6_K",
+            name, tensor->file, tensor->type);
     return 0;
 }
 
@@ -59,14 +60,16 @@ static void load_one(void *context, size_t task)
     struct mt_error error = {0};
     int result =
         values ? 0 : mt_error_set(&error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to load weights");
-    for (size_t first = 0; result == 0 && first < item->parameter->count; first += CHUNK) {
-        size_t count = mt_size_min(CHUNK, item->parameter->count - first);
-        result = mt_safetensors_read_f32(item->tensor, first, count, values);
+    for (size_t first = item->first; result == 0 && first < item->end; first += CHUNK) {
+        size_t count = mt_size_min(CHUNK, item->end - first);
+        mt_tensor_expect(item->tensor, first, count);
+        result = mt_tensor_read(item->tensor, first, count, values);
         if (result < 0)
             mt_error_set(&error, result, MT_REASON_BAD_MODEL, "cannot read '%s' from '%s'",
                          item->tensor->name, item->tensor->file);
         else
             result = mt_store_write(load->store, item->parameter, item->part, first, count, values, &error);
+        mt_tensor_forget(item->tensor, first, count);
     }
     if (result < 0) {
         if (error.reason != MT_REASON_OUT_OF_MEMORY)
@@ -81,27 +84,39 @@ static void load_one(void *context, size_t task)
     }
 }
 
-static int load_all(struct mt_store *store, struct load_item *items, size_t count, struct mt_pool *pool,
-                    struct mt_error *error)
+/* Cuts whole tensors into pieces, and loads them all. */
+static int load_all(struct mt_store *store, const struct load_item *tensors, size_t count,
+                    struct mt_pool *pool, struct mt_error *error)
 {
-    struct load load = {.store = store, .items = items, .lock = PTHREAD_MUTEX_INITIALIZER, .error = error};
-    mt_pool_run(pool, count, load_one, &load);
+    size_t num_pieces = 0, next = 0;
+    for (size_t i = 0; i < count; i++)
+        num_pieces += mt_size_ceil_div(tensors[i].parameter->count, PIECE);
+    mt_autofree struct load_item *pieces = calloc(num_pieces + 1, sizeof *pieces);
+    if (!pieces)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to load weights");
+    for (size_t i = 0; i < count; i++)
+        for (size_t first = 0; first < tensors[i].parameter->count; first += PIECE) {
+            pieces[next] = tensors[i];
+            pieces[next].first = first;
+            pieces[next++].end = mt_size_min(tensors[i].parameter->count, first + PIECE);
+        }
+    struct load load = {.store = store, .items = pieces, .lock = PTHREAD_MUTEX_INITIALIZER, .error = error};
+    mt_pool_run(pool, num_pieces, load_one, &load);
     return load.result;
 }
 
 /* A tied output matrix may be written out: then it must be the embedding, bit for bit. */
-static bool is_tied_copy(const struct mt_model *model, const struct mt_safetensors *file,
-                         const struct mt_safetensors_tensor *tensor)
+static bool is_tied_copy(const struct mt_model *model, const struct mt_tensors *file,
+                         const struct mt_tensor *tensor)
 {
     if (!model->tied || strcmp(tensor->name, "lm_head.weight") != 0)
         return false;
-    const struct mt_safetensors_tensor *table = mt_safetensors_find(file, mt_model_output_table(model)->name);
-    return table && table->dtype == tensor->dtype && table->bytes == tensor->bytes &&
-           memcmp(table->data, tensor->data, tensor->bytes) == 0;
+    const struct mt_tensor *table = mt_tensors_find(file, mt_model_output_table(model)->name);
+    return table && mt_tensor_same(table, tensor);
 }
 
-static bool is_passed_over(const struct mt_model *model, const struct mt_safetensors *file,
-                           const struct mt_safetensors_tensor *tensor)
+static bool is_passed_over(const struct mt_model *model, const struct mt_tensors *file,
+                           const struct mt_tensor *tensor)
 {
     const char *suffix = ".rotary_emb.inv_freq"; /* a table of old files that config.json determines */
     size_t length = strlen(tensor->name), suffix_length = strlen(suffix);
@@ -109,18 +124,17 @@ static bool is_passed_over(const struct mt_model *model, const struct mt_safeten
            is_tied_copy(model, file, tensor);
 }
 
-int mt_store_check_weights(const struct mt_model *model, const struct mt_safetensors *file,
+int mt_store_check_weights(const struct mt_model *model, const struct mt_tensors *file,
                            struct mt_error *error)
 {
     for (size_t i = 0; i < model->num_parameters; i++) {
         const struct mt_parameter *parameter = &model->parameters[i];
-        int result =
-            check_tensor(parameter, mt_safetensors_find(file, parameter->name), parameter->name, error);
+        int result = check_tensor(parameter, mt_tensors_find(file, parameter->name), parameter->name, error);
         if (result < 0)
             return result;
     }
-    for (size_t i = 0; i < mt_safetensors_count(file); i++) {
-        const struct mt_safetensors_tensor *tensor = mt_safetensors_at(file, i);
+    for (size_t i = 0; i < mt_tensors_count(file); i++) {
+        const struct mt_tensor *tensor = mt_tensors_at(file, i);
         if (!mt_model_find(model, tensor->name) && !is_passed_over(model, file, tensor))
             return mt_error_set(
                 error, -EINVAL, MT_REASON_BAD_MODEL,
@@ -130,18 +144,30 @@ int mt_store_check_weights(const struct mt_model *model, const struct mt_safeten
     return 0;
 }
 
-int mt_store_check_folder(const struct mt_model *model, const char *folder, struct mt_error *error)
+int mt_store_check_files(const struct mt_model *model, const char *path, struct mt_error *error)
 {
-    struct mt_safetensors *file;
-    int result = mt_safetensors_open(folder, &file, error);
+    struct mt_tensors *file;
+    int result = mt_tensors_open(path, model, &file, error);
     if (result < 0)
         return result;
     result = mt_store_check_weights(model, file, error);
-    mt_safetensors_close(file);
+    mt_tensors_close(file);
     return result;
 }
 
-int mt_store_load_weights(struct mt_store *store, const struct mt_safetensors *file, struct mt_pool *pool,
+int mt_store_load_files(struct mt_store *store, const char *path, struct mt_pool *pool,
+                        struct mt_error *error)
+{
+    struct mt_tensors *file;
+    int result = mt_tensors_open(path, mt_store_model(store), &file, error);
+    if (result < 0)
+        return result;
+    result = mt_store_load_weights(store, file, pool, error);
+    mt_tensors_close(file);
+    return result;
+}
+
+int mt_store_load_weights(struct mt_store *store, const struct mt_tensors *file, struct mt_pool *pool,
                           struct mt_error *error)
 {
     const struct mt_model *model = mt_store_model(store);
@@ -153,7 +179,11 @@ int mt_store_load_weights(struct mt_store *store, const struct mt_safetensors *f
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to load weights");
     for (size_t i = 0; i < model->num_parameters; i++) {
         const struct mt_parameter *parameter = &model->parameters[i];
-        items[i] = (struct load_item){parameter, mt_safetensors_find(file, parameter->name), MT_STORE_MASTER};
+        items[i] = (struct load_item){
+            .parameter = parameter,
+            .tensor = mt_tensors_find(file, parameter->name),
+            .part = MT_STORE_MASTER,
+        };
     }
     return load_all(store, items, model->num_parameters, pool, error);
 }
@@ -166,7 +196,7 @@ static char *moment_name(enum mt_store_part part, const char *parameter)
                : name;
 }
 
-int mt_store_load_moments(struct mt_store *store, const struct mt_safetensors *file, struct mt_pool *pool,
+int mt_store_load_moments(struct mt_store *store, const struct mt_tensors *file, struct mt_pool *pool,
                           struct mt_error *error)
 {
     const struct mt_model *model = mt_store_model(store);
@@ -183,7 +213,8 @@ int mt_store_load_moments(struct mt_store *store, const struct mt_safetensors *f
             if (!name)
                 return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
                                     "no memory to load the optimizer's state");
-            items[count] = (struct load_item){parameter, mt_safetensors_find(file, name), part};
+            items[count] = (struct load_item){
+                .parameter = parameter, .tensor = mt_tensors_find(file, name), .part = part};
             int result = check_tensor(parameter, items[count++].tensor, name, error);
             if (result < 0)
                 return result;

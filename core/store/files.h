@@ -4,7 +4,7 @@
 #define MT_STORE_FILES_H
 
 #include "core/base/error.h"
-#include "core/formats/safetensors.h"
+#include "core/model/tensors.h"
 #include "core/store/store.h"
 
 /* Files that are larger are split into shards with an index. */
@@ -12,19 +12,21 @@
 
 /* Whether the files hold what the model needs, and nothing else, before any memory is taken for it: the
  * errors of mt_store_load_weights but for those of single values. */
-int mt_store_check_weights(const struct mt_model *model, const struct mt_safetensors *file,
+int mt_store_check_weights(const struct mt_model *model, const struct mt_tensors *file,
                            struct mt_error *error);
 
-/* The same of a model's folder: config.json may make the model larger than its files, and than the machine.
- */
-int mt_store_check_folder(const struct mt_model *model, const char *folder, struct mt_error *error);
+/* The same of what mt_tensors_open takes, a model's folder or a GGUF file: config.json may make the model
+ * larger than its files, and than the machine. */
+int mt_store_check_files(const struct mt_model *model, const char *path, struct mt_error *error);
 
 /* Sets every master from the tensor of its name. A missing tensor, another shape or a type that is not a
  * number's is an error naming it (MT_REASON_BAD_MODEL); so is a value that is not finite. Tensors that the
  * model does not have are refused, too, except a tied output matrix that says the same as the embedding and
  * `rotary_emb.inv_freq` tables. */
-int mt_store_load_weights(struct mt_store *store, const struct mt_safetensors *file, struct mt_pool *pool,
+int mt_store_load_weights(struct mt_store *store, const struct mt_tensors *file, struct mt_pool *pool,
                           struct mt_error *error);
+int mt_store_load_files(struct mt_store *store, const char *path, struct mt_pool *pool,
+                        struct mt_error *error);
 
 /* Writes `<folder>/<stem>.safetensors` (or shards): all masters, rounded to `dtype` to nearest even. */
 int mt_store_save_weights(const struct mt_store *store, const char *folder, const char *stem,
@@ -34,7 +36,7 @@ int mt_store_save_weights(const struct mt_store *store, const char *folder, cons
  * be there. */
 int mt_store_save_moments(const struct mt_store *store, const char *folder, const char *stem,
                           struct mt_error *error);
-int mt_store_load_moments(struct mt_store *store, const struct mt_safetensors *file, struct mt_pool *pool,
+int mt_store_load_moments(struct mt_store *store, const struct mt_tensors *file, struct mt_pool *pool,
                           struct mt_error *error);
 
 /* What a checkpoint's arrays take on disk: weights in the source's type, the master where that is narrower,

@@ -194,7 +194,7 @@ int mt_checkpoint_save(const char *checkpoints, const struct mt_checkpoint_conte
 }
 
 static int load_arrays(const char *folder, const char *file, struct mt_store *store, struct mt_pool *pool,
-                       int (*load)(struct mt_store *, const struct mt_safetensors *, struct mt_pool *,
+                       int (*load)(struct mt_store *, const struct mt_tensors *, struct mt_pool *,
                                    struct mt_error *),
                        struct mt_error *error)
 {
@@ -202,12 +202,12 @@ static int load_arrays(const char *folder, const char *file, struct mt_store *st
     mt_autofree char *index = NULL;
     if (!path || asprintf(&index, "%s.index.json", path) < 0)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to load '%s'", file);
-    struct mt_safetensors *opened;
-    int result = mt_safetensors_open(mt_path_exists(index) ? index : path, &opened, error);
+    struct mt_tensors *opened;
+    int result = mt_tensors_open(mt_path_exists(index) ? index : path, mt_store_model(store), &opened, error);
     if (result < 0)
         return result;
     result = load(store, opened, pool, error);
-    mt_safetensors_close(opened);
+    mt_tensors_close(opened);
     return result;
 }
 

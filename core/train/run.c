@@ -8,7 +8,7 @@
 #include "core/data/from_job.h"
 #include "core/device/open.h"
 #include "core/device/trace.h"
-#include "core/formats/safetensors.h"
+#include "core/model/open.h"
 #include "core/store/files.h"
 #include "core/stream/from_job.h"
 
@@ -16,13 +16,6 @@
 #include <string.h>
 
 /* --- model --------------------------------------------------------------------------------------------- */
-
-static int read_config(const char *folder, json_t **config, struct mt_error *error)
-{
-    mt_autofree char *path = mt_path_join(folder, "config.json");
-    return path ? mt_json_read(path, MT_REASON_BAD_MODEL, config, error)
-                : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to read config.json");
-}
 
 static int open_from_scratch(struct mt_run *run, struct mt_error *error)
 {
@@ -42,14 +35,7 @@ int mt_run_open_model(struct mt_run *run, struct mt_error *error)
     int result = mt_tokenizer_load(tokenizer ? tokenizer : "bytes", &run->tokenizer, error);
     if (result < 0)
         return result;
-    if (asked->path) {
-        mt_autojson json_t *config = NULL;
-        result = read_config(asked->path, &config, error);
-        if (result == 0)
-            result = mt_model_from_config(config, &run->model, error);
-    } else {
-        result = open_from_scratch(run, error);
-    }
+    result = asked->path ? mt_model_open(asked->path, &run->model, error) : open_from_scratch(run, error);
     if (result == 0 && run->job->training.num_freeze > 0)
         result = mt_model_freeze(run->model, run->job->training.freeze, run->job->training.num_freeze, error);
     if (result == 0 && mt_tokenizer_vocab_size(run->tokenizer) > run->model->vocab_size)
@@ -153,13 +139,7 @@ int mt_run_init_weights(struct mt_run *run, struct mt_error *error)
 {
     if (!run->job->model.path)
         return mt_store_init(run->store, run->job->training.seed, run->pool, error);
-    struct mt_safetensors *file;
-    int result = mt_safetensors_open(run->job->model.path, &file, error);
-    if (result < 0)
-        return result;
-    result = mt_store_load_weights(run->store, file, run->pool, error);
-    mt_safetensors_close(file);
-    return result;
+    return mt_store_load_files(run->store, run->job->model.path, run->pool, error);
 }
 
 void mt_run_close(struct mt_run *run)

@@ -329,7 +329,7 @@ static int check_weights(const struct trainer *trainer, struct mt_error *error)
         return 0;
     int result = mt_checkpoint_list_read(trainer->checkpoints, &list, error);
     if (result == 0 && list.count == 0)
-        result = mt_store_check_folder(trainer->run.model, folder, error);
+        result = mt_store_check_files(trainer->run.model, folder, error);
     mt_checkpoint_list_free(&list);
     return result;
 }

@@ -31,7 +31,7 @@ static int check_model(struct mt_job *job, struct mt_error *error)
     struct mt_run run = {.job = job};
     int result = mt_run_open_model(&run, error);
     if (result == 0 && job->model.path)
-        result = mt_store_check_folder(run.model, job->model.path, error);
+        result = mt_store_check_files(run.model, job->model.path, error);
     mt_run_close(&run);
     return result;
 }

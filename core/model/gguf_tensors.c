@@ -1,0 +1,154 @@
+/* GGUF tensors as the parameters of a model: names by role, rows of queries and keys back in their order,
+ * norms without the 1 that was added to them. */
+#include "core/base/arena.h"
+#include "core/base/size.h"
+#include "core/model/gguf_architecture.h"
+#include "core/model/gguf_rope.h"
+#include "core/model/tensors_internal.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* The row of the file that is row `row` of the family's order: pair i of a head has its rows beside each
+ * other here, half a head apart there. */
+static size_t file_row(size_t row, size_t rows, size_t heads)
+{
+    const size_t width = rows / heads, half = width / 2, within = row % width;
+    return row - within + within % half * 2 + within / half;
+}
+
+static int read_rows(const struct mt_tensor *tensor, size_t first, size_t count, float *out)
+{
+    const size_t rows = tensor->shape[0], columns = tensor->elements / rows;
+    if (first > tensor->elements || count > tensor->elements - first)
+        return -ERANGE;
+    while (count) {
+        const size_t row = first / columns, column = first % columns;
+        const size_t part = mt_size_min(columns - column, count);
+        int r = mt_gguf_read_f32(tensor->tensor, file_row(row, rows, tensor->heads) * columns + column, part,
+                                 out);
+        if (r < 0)
+            return r;
+        first += part;
+        out += part;
+        count -= part;
+    }
+    return 0;
+}
+
+static int read_gguf(const struct mt_tensor *tensor, size_t first, size_t count, float *out)
+{
+    int r = tensor->heads ? read_rows(tensor, first, count, out)
+                          : mt_gguf_read_f32(tensor->tensor, first, count, out);
+    for (size_t i = 0; r == 0 && tensor->shift != 0 && i < count; i++)
+        out[i] += tensor->shift;
+    return r;
+}
+
+static void describe(const struct mt_gguf *file, const struct mt_gguf_tensor *found, struct mt_tensor *tensor)
+{
+    *tensor = (struct mt_tensor){
+        .name = found->name,
+        .file = mt_gguf_path(file),
+        .type = mt_gguf_type_name(found->type),
+        .readable = mt_gguf_type_is_read(found->type),
+        .rank = found->rank,
+        .elements = found->elements,
+        .bytes = found->bytes,
+        .tensor = found,
+        .data = found->data,
+        .read = read_gguf,
+    };
+    memcpy(tensor->shape, found->shape, sizeof found->shape);
+}
+
+/* "model.layers.#.x" and the like with the layer's number; NULL when out of memory. */
+static const char *numbered(struct mt_arena *arena, const char *pattern, size_t layer)
+{
+    const char *mark = strchr(pattern, '#');
+    return mark ? mt_arena_printf(arena, "%.*s%zu%s", (int)(mark - pattern), pattern, layer, mark + 1)
+                : pattern;
+}
+
+static bool is_norm(enum mt_role role)
+{
+    return role == MT_ROLE_ATTENTION_NORM || role == MT_ROLE_MLP_NORM || role == MT_ROLE_FINAL_NORM ||
+           role == MT_ROLE_POST_ATTENTION_NORM || role == MT_ROLE_POST_MLP_NORM || role == MT_ROLE_Q_NORM ||
+           role == MT_ROLE_K_NORM;
+}
+
+/* Marks what `parameter` is made of in `tensor`. */
+static void adapt(const struct mt_model *model, const struct mt_gguf_architecture *architecture,
+                  const struct mt_parameter *parameter, struct mt_tensor *tensor)
+{
+    const struct mt_layer *layer =
+        parameter->group > MT_GROUP_EMBEDDING && parameter->group <= model->num_layers
+            ? &model->layers[parameter->group - 1]
+            : NULL;
+    tensor->name = parameter->name;
+    if (is_norm(parameter->role))
+        tensor->shift = -model->norm_weight_offset;
+    if (!architecture->neighbours || !layer)
+        return;
+    size_t heads = 0;
+    if (parameter->role == MT_ROLE_Q || parameter->role == MT_ROLE_Q_BIAS)
+        heads = layer->num_heads;
+    if (parameter->role == MT_ROLE_K || parameter->role == MT_ROLE_K_BIAS)
+        heads = layer->num_kv_heads;
+    /* A file whose shapes are wrong is refused when they are compared, not here. */
+    if (heads && tensor->shape[0] == heads * layer->head_dim)
+        tensor->heads = heads;
+}
+
+static int map_parameter(struct mt_tensors *tensors, const struct mt_model *model,
+                         const struct mt_gguf_architecture *architecture,
+                         const struct mt_parameter *parameter, bool *taken, struct mt_error *error)
+{
+    const char *pattern = mt_gguf_role_name(architecture, parameter->role);
+    const char *name = pattern ? numbered(tensors->arena, pattern, parameter->group - 1) : "";
+    if (!name)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the list of tensors");
+    const struct mt_gguf_tensor *found = mt_gguf_find_tensor(tensors->gguf, name);
+    if (!found)
+        return 0; /* missing: refused by whoever needs it, under the name that users know */
+    struct mt_tensor *tensor = &tensors->items[tensors->count++];
+    describe(tensors->gguf, found, tensor);
+    adapt(model, architecture, parameter, tensor);
+    taken[found - mt_gguf_tensor_at(tensors->gguf, 0)] = true;
+    return 0;
+}
+
+int mt_tensors_open_gguf(const char *path, const struct mt_model *model, struct mt_tensors **result,
+                         struct mt_error *error)
+{
+    struct mt_gguf *file;
+    struct mt_tensors *tensors;
+    int r = mt_gguf_open(path, &file, error);
+    if (r < 0)
+        return r;
+    const size_t count = mt_gguf_num_tensors(file);
+    r = mt_tensors_new(count + (model ? model->num_parameters : 0), &tensors, error);
+    if (r < 0) {
+        mt_gguf_close(file);
+        return r;
+    }
+    tensors->gguf = file;
+    bool *taken = mt_arena_alloc(tensors->arena, count + 1, sizeof *taken);
+    const struct mt_gguf_architecture *architecture = model ? mt_gguf_architecture_find(file) : NULL;
+    if (!taken)
+        r = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the list of tensors");
+    for (size_t i = 0; r == 0 && architecture && i < model->num_parameters; i++)
+        r = map_parameter(tensors, model, architecture, &model->parameters[i], taken, error);
+    for (size_t i = 0; r == 0 && i < count; i++) {
+        const struct mt_gguf_tensor *tensor = mt_gguf_tensor_at(file, i);
+        if (!taken[i] && !(model && mt_gguf_rope_is_tensor(tensor->name)))
+            describe(file, tensor, &tensors->items[tensors->count++]);
+    }
+    if (r < 0) {
+        mt_tensors_close(tensors);
+        return r;
+    }
+    mt_tensors_sort(tensors);
+    *result = tensors;
+    return 0;
+}

@@ -1,0 +1,184 @@
+/* One list of tensors over either format. */
+#include "core/model/tensors.h"
+
+#include "core/base/arena.h"
+#include "core/base/size.h"
+#include "core/model/tensors_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static int out_of_memory(struct mt_error *error)
+{
+    return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the list of tensors");
+}
+
+int mt_tensors_new(size_t count, struct mt_tensors **tensors, struct mt_error *error)
+{
+    struct mt_arena *arena = mt_arena_new();
+    *tensors = arena ? mt_arena_alloc(arena, 1, sizeof **tensors) : NULL;
+    if (!*tensors) {
+        mt_arena_free(arena);
+        return out_of_memory(error);
+    }
+    (*tensors)->arena = arena;
+    (*tensors)->items = mt_arena_alloc(arena, count + 1, sizeof *(*tensors)->items);
+    (*tensors)->by_name = mt_arena_alloc(arena, count + 1, sizeof *(*tensors)->by_name);
+    if ((*tensors)->items && (*tensors)->by_name)
+        return 0;
+    mt_tensors_close(*tensors);
+    *tensors = NULL;
+    return out_of_memory(error);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const struct mt_tensor *const *left = a, *const *right = b;
+    return strcmp((*left)->name, (*right)->name);
+}
+
+void mt_tensors_sort(struct mt_tensors *tensors)
+{
+    for (size_t i = 0; i < tensors->count; i++)
+        tensors->by_name[i] = &tensors->items[i];
+    if (tensors->count)
+        qsort(tensors->by_name, tensors->count, sizeof *tensors->by_name, compare_names);
+}
+
+/* --- safetensors --------------------------------------------------------------------------------------- */
+
+static int read_safetensors(const struct mt_tensor *tensor, size_t first, size_t count, float *out)
+{
+    return mt_safetensors_read_f32(tensor->tensor, first, count, out);
+}
+
+static bool is_number(enum mt_dtype dtype)
+{
+    return dtype == MT_F32 || dtype == MT_F16 || dtype == MT_BF16 || dtype == MT_F64;
+}
+
+int mt_tensors_of_safetensors(const struct mt_safetensors *file, struct mt_tensors **result,
+                              struct mt_error *error)
+{
+    const size_t count = mt_safetensors_count(file);
+    struct mt_tensors *tensors;
+    int r = mt_tensors_new(count, &tensors, error);
+    *result = r == 0 ? tensors : NULL;
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < count; i++) {
+        const struct mt_safetensors_tensor *tensor = mt_safetensors_at(file, i);
+        tensors->items[i] = (struct mt_tensor){
+            .name = tensor->name,
+            .file = tensor->file,
+            .type = mt_safetensors_dtype_name(tensor->dtype),
+            .readable = is_number(tensor->dtype),
+            .rank = tensor->rank,
+            .elements = tensor->elements,
+            .bytes = tensor->bytes,
+            .tensor = tensor,
+            .data = tensor->data,
+            .read = read_safetensors,
+        };
+        memcpy(tensors->items[i].shape, tensor->shape, sizeof tensor->shape);
+    }
+    tensors->count = count;
+    mt_tensors_sort(tensors);
+    return 0;
+}
+
+/* --- both ---------------------------------------------------------------------------------------------- */
+
+int mt_tensors_open(const char *path, const struct mt_model *model, struct mt_tensors **tensors,
+                    struct mt_error *error)
+{
+    *tensors = NULL;
+    if (mt_gguf_is(path))
+        return mt_tensors_open_gguf(path, model, tensors, error);
+    struct mt_safetensors *file;
+    int r = mt_safetensors_open(path, &file, error);
+    if (r == 0)
+        r = mt_tensors_of_safetensors(file, tensors, error);
+    if (r == 0)
+        (*tensors)->safetensors = file;
+    else
+        mt_safetensors_close(file);
+    return r;
+}
+
+void mt_tensors_close(struct mt_tensors *tensors)
+{
+    if (!tensors)
+        return;
+    mt_safetensors_close(tensors->safetensors);
+    mt_gguf_close(tensors->gguf);
+    mt_arena_free(tensors->arena); /* the list itself lies in it */
+}
+
+size_t mt_tensors_count(const struct mt_tensors *tensors)
+{
+    return tensors->count;
+}
+
+const struct mt_tensor *mt_tensors_at(const struct mt_tensors *tensors, size_t i)
+{
+    return &tensors->items[i];
+}
+
+const struct mt_tensor *mt_tensors_find(const struct mt_tensors *tensors, const char *name)
+{
+    const struct mt_tensor wanted = {.name = name}, *pointer = &wanted;
+    const struct mt_tensor **found =
+        bsearch(&pointer, tensors->by_name, tensors->count, sizeof *tensors->by_name, compare_names);
+    return found ? *found : NULL;
+}
+
+int mt_tensor_read(const struct mt_tensor *tensor, size_t first, size_t count, float *out)
+{
+    return tensor->read(tensor, first, count, out);
+}
+
+/* Advice on the pages that hold these elements. It is about speed and memory alone: where it is not taken (an
+ * old kernel knows no MADV_POPULATE_READ) pages come one by one, and stay. */
+static void advise(const struct mt_tensor *tensor, size_t first, size_t count, int advice)
+{
+    if (!tensor->elements || first >= tensor->elements)
+        return;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), data = (uintptr_t)tensor->data;
+    const double bytes = (double)tensor->bytes / (double)tensor->elements; /* a block type's are a fraction */
+    const uintptr_t begin = (data + (uintptr_t)((double)first * bytes)) & ~(page - 1);
+    const uintptr_t end = first + count >= tensor->elements
+                              ? data + tensor->bytes
+                              : data + (uintptr_t)((double)(first + count) * bytes);
+    madvise((void *)begin, end - begin, advice); /* NOLINT(performance-no-int-to-ptr) */
+}
+
+void mt_tensor_expect(const struct mt_tensor *tensor, size_t first, size_t count)
+{
+#ifdef MADV_POPULATE_READ
+    advise(tensor, first, count, MADV_POPULATE_READ);
+#else
+    advise(tensor, first, count, MADV_WILLNEED);
+#endif
+}
+
+void mt_tensor_forget(const struct mt_tensor *tensor, size_t first, size_t count)
+{
+    advise(tensor, first, count, MADV_DONTNEED);
+}
+
+bool mt_tensor_same(const struct mt_tensor *a, const struct mt_tensor *b)
+{
+    if (strcmp(a->type, b->type) != 0 || a->bytes != b->bytes || a->heads != b->heads || a->shift != b->shift)
+        return false;
+    const size_t step = (size_t)1 << 20;
+    bool same = true;
+    for (size_t first = 0; same && first < a->bytes; first += step)
+        same = memcmp((const char *)a->data + first, (const char *)b->data + first,
+                      mt_size_min(step, a->bytes - first)) == 0;
+    mt_tensor_forget(a, 0, a->elements);
+    mt_tensor_forget(b, 0, b->elements);
+    return same;
+}

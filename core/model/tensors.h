@@ -1,0 +1,61 @@
+/* The tensors of a model's files under the names that its family's checkpoints have, whatever format the
+ * files have: safetensors as they are, GGUF with its names, orders and offsets undone. Values are read
+ * through mappings: nothing but what is read is in memory, and reading is thread-safe. */
+#ifndef MT_MODEL_TENSORS_H
+#define MT_MODEL_TENSORS_H
+
+#include "core/base/error.h"
+#include "core/formats/safetensors.h"
+#include "core/model/model.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct mt_tensor {
+    const char *name; /* in the family's checkpoints; in the file, where the family has nothing of the kind */
+    const char *file; /* path of the file that holds it */
+    const char *type; /* "BF16", "Q4_K" */
+    bool readable;    /* a type that is read as numbers */
+    size_t rank;
+    size_t shape[MT_SAFETENSORS_MAX_RANK];
+    size_t elements;
+    size_t bytes; /* in the file */
+
+    /* For the functions below alone. */
+    const void *tensor;
+    const void *data; /* where its bytes are mapped */
+    int (*read)(const struct mt_tensor *tensor, size_t first, size_t count, float *out);
+    size_t heads; /* rows of so many heads are in GGUF's order; 0: as they are */
+    float shift;  /* added to each value */
+};
+
+struct mt_tensors;
+
+/* Opens what `path` names: a folder, a .safetensors file or an index (as mt_safetensors_open), or a GGUF
+ * file, whose tensors are named by the roles of `model`'s parameters (NULL: by their own names; not needed
+ * for safetensors). Errors: MT_REASON_BAD_MODEL, MT_REASON_IO. */
+int mt_tensors_open(const char *path, const struct mt_model *model, struct mt_tensors **tensors,
+                    struct mt_error *error);
+/* Of a file that is open already and stays the caller's. */
+int mt_tensors_of_safetensors(const struct mt_safetensors *file, struct mt_tensors **tensors,
+                              struct mt_error *error);
+void mt_tensors_close(struct mt_tensors *tensors); /* NULL is fine */
+
+size_t mt_tensors_count(const struct mt_tensors *tensors);
+const struct mt_tensor *mt_tensors_at(const struct mt_tensors *tensors, size_t i);
+const struct mt_tensor *mt_tensors_find(const struct mt_tensors *tensors, const char *name); /* or NULL */
+
+/* Elements [first, first + count) as fp32. -EINVAL or -ENOTSUP for a type that is not readable, -ERANGE when
+ * the range leaves the tensor. */
+int mt_tensor_read(const struct mt_tensor *tensor, size_t first, size_t count, float *out);
+
+/* Of a read that is about to happen, and of one that is over: the pages are brought in at once, and let go,
+ * so that a file of any size takes no more memory than what is being read of it. They stay in the system's
+ * cache. */
+void mt_tensor_expect(const struct mt_tensor *tensor, size_t first, size_t count);
+void mt_tensor_forget(const struct mt_tensor *tensor, size_t first, size_t count);
+
+/* Whether two tensors have the same bytes in their files. */
+bool mt_tensor_same(const struct mt_tensor *a, const struct mt_tensor *b);
+
+#endif
