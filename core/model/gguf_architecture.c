@@ -74,7 +74,7 @@ static int adjust_olmo2(struct mt_gguf_config *reading, struct mt_error *error)
 {
     if (mt_gguf_config_integer(reading, "attention.sliding_window", 0) <= 0)
         return 0;
-    const struct mt_family *family = mt_family_find("olmo3");
+    const struct mt_family *family = mt_family_find("olmo3", NULL);
     json_t *base = mt_gguf_config_number(reading, "rope.freq_base_swa");
     if (!base)
         base = json_deep_copy(json_object_get(reading->config, "rope_theta"));

@@ -369,7 +369,7 @@ int mt_gguf_to_config(const struct mt_gguf *file, json_t **config, struct mt_err
             "%s is one part of a split GGUF file, which is not supported: join the parts first "
             "(llama-gguf-split --merge)",
             mt_gguf_path(file));
-    reading.family = mt_family_find(reading.architecture->model_type);
+    reading.family = mt_family_find(reading.architecture->model_type, NULL);
     mt_autojson json_t *object = reading.config = json_object();
     if (!object)
         return out_of_memory(error);
