@@ -41,6 +41,11 @@ enum mt_control_action {
     MT_CONTROL_CHECKPOINT,
 };
 
+struct mt_control_preview {
+    size_t show; /* samples */
+    size_t rows; /* that are read at most */
+};
+
 struct mt_control {
     void *context;
 
@@ -77,6 +82,13 @@ struct mt_control {
      * process is asked: it takes up to a few seconds. */
     enum mt_control_result (*plan)(void *context, const json_t *document, const json_t *machine,
                                    json_t **plan, json_t **errors, struct mt_error *error);
+
+    /* What of the job's data would be learned: the document of `megatrain data --json`. *preview: new
+     * reference. INVALID: *errors as submit's. UNAVAILABLE: another one is under way. Takes up to some
+     * twenty seconds. */
+    enum mt_control_result (*preview)(void *context, const json_t *document,
+                                      const struct mt_control_preview *wish, json_t **preview,
+                                      json_t **errors, struct mt_error *error);
 };
 
 /* ---- the server itself (api/server.c), called by daemon/megatraind ---- */

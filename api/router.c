@@ -2,6 +2,7 @@
 #include "api/router.h"
 
 #include "api/auth.h"
+#include "api/datasets.h"
 #include "api/job_files.h"
 #include "api/jobs.h"
 #include "api/metrics.h"
@@ -71,6 +72,21 @@ static const struct mt_route_parameter plan_parameters[] = {
     {.name = "device_tflops", .summary = "matrix products that the device reaches, 1e12 a second"},
     {.name = "device_gbps", .summary = "the device's own memory, 1e9 bytes a second"},
     {.name = "dram_gbps", .summary = "the host's memory, 1e9 bytes a second"},
+    {0}};
+
+static const struct mt_route_parameter preview_parameters[] = {
+    {.name = "show",
+     .summary = "samples to show, the first ones",
+     .type = MT_PARAMETER_INTEGER,
+     .minimum = 0,
+     .maximum = 100,
+     .standard = 3},
+    {.name = "rows",
+     .summary = "rows to read at most, the first ones",
+     .type = MT_PARAMETER_INTEGER,
+     .minimum = 1,
+     .maximum = 100000,
+     .standard = 2000},
     {0}};
 
 #define JOB_ANSWER(code, words)                                                                              \
@@ -152,6 +168,14 @@ static const struct mt_route routes[] = {
      .body_schema = "JobDocument",
      .parameters = plan_parameters,
      .answers = {{.status = 200, .schema = "Plan", .summary = "the plan, whether it fits or not"}}},
+    {.method = "POST",
+     .pattern = "/datasets/preview",
+     .handler = mt_datasets_preview,
+     .flags = MT_ROUTE_BODY,
+     .summary = "What of a job's data would be learned: samples, counts, what is dropped and why.",
+     .body_schema = "JobDocument",
+     .parameters = preview_parameters,
+     .answers = {{.status = 200, .schema = "Preview", .summary = "the data as the job would train on it"}}},
     {.method = "GET",
      .pattern = "/metrics",
      .handler = mt_metrics,

@@ -52,6 +52,8 @@ struct mt_dataset_options {
     const char *dataset_dir;
 
     struct mt_columns columns; /* NULL members: the usual names */
+    size_t max_rows; /* 0: all; else only the first ones are looked at, and the files' contents are no part
+                        of the fingerprint: not to train on */
 
     size_t max_seq_len; /* at least 2 */
     bool packing;       /* documents laid together, up to max_seq_len tokens a sequence */
@@ -89,6 +91,7 @@ struct mt_dataset_stats {
     size_t files;
     size_t skipped_files; /* in folders, of unknown kind */
     size_t rows;          /* read */
+    bool more_rows;       /* there are, beyond max_rows */
     size_t samples;       /* kept: rows, or windows of documents */
     size_t train_samples, val_samples;
     size_t train_sequences, val_sequences; /* packs when packing, else samples */

@@ -218,8 +218,12 @@ static int ingest_rows(struct ingest *ingest, struct mt_error *error)
 {
     ingest->layout = (struct mt_layout){.kind = MT_ROW_UNDECIDED};
     for (;;) {
-        if (ingest->dataset->stats.rows + ingest->num_jobs >= ingest->source->max_rows)
+        const size_t rows = ingest->dataset->stats.rows + ingest->num_jobs;
+        const bool seen_enough = ingest->options->max_rows && rows >= ingest->options->max_rows;
+        if (rows >= ingest->source->max_rows || seen_enough) {
+            ingest->dataset->stats.more_rows = rows < ingest->source->max_rows;
             return ingest->num_jobs ? flush(ingest, error) : 0;
+        }
         if (!ingest->arena && !(ingest->arena = mt_arena_new()))
             return no_memory(error);
         struct job *job = &ingest->jobs[ingest->num_jobs];
@@ -260,9 +264,9 @@ static int ingest_file(struct ingest *ingest, const struct mt_source_file *file,
     ingest->dataset->stats.files++;
     unsigned char digest[32];
     r = ingest_rows(ingest, error);
-    if (r == 0)
+    if (r == 0 && !ingest->options->max_rows)
         r = mt_reader_finish(ingest->reader, digest, error);
-    if (r == 0)
+    if (r == 0 && !ingest->options->max_rows)
         mt_sha256_update(&ingest->dataset->hash, digest, sizeof digest);
     mt_reader_free(ingest->reader);
     ingest->reader = NULL;
@@ -311,7 +315,7 @@ int mt_dataset_ingest(struct mt_dataset *dataset, const struct mt_dataset_option
         .jobs = calloc(BLOCK_ROWS, sizeof *ingest.jobs),
     };
     int r = ingest.jobs ? 0 : no_memory(error);
-    for (size_t i = 0; r == 0 && i < source->num_files; i++)
+    for (size_t i = 0; r == 0 && i < source->num_files && !dataset->stats.more_rows; i++)
         r = ingest_file(&ingest, &source->files[i], error);
     mt_arena_free(ingest.arena);
     free(ingest.jobs);

@@ -17,10 +17,6 @@
 #define SIDE_FILE_BYTES ((size_t)64 << 20)
 #define SLACK_BYTES ((size_t)1 << 20) /* headers, small files, what the file system itself needs */
 
-/* Files of a model's folder that say how it is used, and stay what they were. */
-static const char *const side_files[] = {"generation_config.json", "chat_template.jinja",
-                                         "chat_template.json"};
-
 static int write_json(const char *folder, const char *name, const json_t *value, struct mt_error *error)
 {
     mt_autofree char *path = mt_path_join(folder, name);
@@ -54,28 +50,19 @@ static int write_config(const char *folder, const struct mt_checkpoint_contents 
     return result;
 }
 
-static int copy_side_files(const char *folder, const struct mt_checkpoint_contents *contents,
-                           struct mt_error *error)
+/* A file of the source that says how the model is used, and stays what it was. */
+static int copy_file(const char *folder, const char *source, const char *name, struct mt_error *error)
 {
-    const char *model_folder = contents->model_folder;
-    int result = 0;
-    for (size_t i = 0; i < sizeof side_files / sizeof *side_files && result == 0; i++) {
-        if (contents->template && strncmp(side_files[i], "chat_template", 13) == 0)
-            continue;
-        mt_autofree char *from = mt_path_join(model_folder, side_files[i]);
-        mt_autofree char *to = mt_path_join(folder, side_files[i]);
-        mt_autofree char *data = NULL;
-        size_t bytes;
-        if (!from || !to)
-            return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to copy '%s'",
-                                side_files[i]);
-        if (!mt_path_exists(from))
-            continue;
-        result = mt_file_read(from, SIDE_FILE_BYTES, &data, &bytes, error);
-        if (result == 0)
-            result = mt_file_write_atomic(to, data, bytes, 0644, error);
-    }
-    return result;
+    mt_autofree char *from = mt_path_join(source, name);
+    mt_autofree char *to = mt_path_join(folder, name);
+    mt_autofree char *data = NULL;
+    size_t bytes;
+    if (!from || !to)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to copy '%s'", name);
+    if (!mt_path_exists(from))
+        return 0;
+    int result = mt_file_read(from, SIDE_FILE_BYTES, &data, &bytes, error);
+    return result < 0 ? result : mt_file_write_atomic(to, data, bytes, 0644, error);
 }
 
 /* Who asks the model must ask it as it was trained. (The Alpaca prompt is what a folder without a template
@@ -83,11 +70,16 @@ static int copy_side_files(const char *folder, const struct mt_checkpoint_conten
 static int write_template(const char *folder, const struct mt_checkpoint_contents *contents,
                           struct mt_error *error)
 {
-    const char *source = contents->template ? mt_template_source(contents->template) : NULL;
-    mt_autofree char *path = source ? mt_path_join(folder, "chat_template.jinja") : NULL;
-    if (!source)
+    if (!contents->template) {
+        const char *source = contents->template_folder;
+        int result = source ? copy_file(folder, source, "chat_template.jinja", error) : 0;
+        return source && result == 0 ? copy_file(folder, source, "chat_template.json", error) : result;
+    }
+    const char *text = mt_template_source(contents->template);
+    mt_autofree char *path = text ? mt_path_join(folder, "chat_template.jinja") : NULL;
+    if (!text)
         return 0;
-    return path ? mt_file_write_atomic(path, source, strlen(source), 0644, error)
+    return path ? mt_file_write_atomic(path, text, strlen(text), 0644, error)
                 : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to write a chat template");
 }
 
@@ -125,7 +117,7 @@ static int write_contents(const char *folder, const struct mt_checkpoint_content
     if (result == 0)
         result = mt_tokenizer_save(contents->tokenizer, folder, error);
     if (result == 0 && contents->model_folder)
-        result = copy_side_files(folder, contents, error);
+        result = copy_file(folder, contents->model_folder, "generation_config.json", error);
     if (result == 0)
         result = write_template(folder, contents, error);
     mt_autojson json_t *state = json_copy((json_t *)(uintptr_t)contents->state);

@@ -14,10 +14,10 @@
 struct mt_checkpoint_contents {
     const struct mt_store *store; /* whole: after mt_executor_finish */
     const struct mt_tokenizer *tokenizer;
-    const char *model_folder; /* side files (generation_config.json, chat_template.jinja, ...) are copied from
-                                 it; NULL: from scratch */
-    const char *template;     /* the named chat template that was trained with; NULL: the model's own */
-    const json_t *state;      /* trainer_state.json; "updates" (Adam's step count) is added */
+    const char *model_folder;    /* generation_config.json is copied from it; NULL: from scratch */
+    const char *template_folder; /* chat_template.* are copied from it; NULL: there is none */
+    const char *template;        /* the named chat template that was trained with; NULL: the model's own */
+    const json_t *state;         /* trainer_state.json; "updates" (Adam's step count) is added */
     size_t step;
     double loss; /* of the last step; NaN before the first */
 };

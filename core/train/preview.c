@@ -1,7 +1,10 @@
 #include "core/train/preview.h"
 
 #include "core/base/cleanup.h"
+#include "core/base/size.h"
 #include "core/train/run.h"
+
+#include <stdint.h>
 
 static int no_memory(struct mt_error *error)
 {
@@ -39,9 +42,11 @@ static int add_text(json_t *shown, const struct mt_tokenizer *tokenizer, const s
     return r;
 }
 
-static int add_sample(json_t *list, const struct mt_run *run, size_t i, struct mt_error *error)
+static int add_sample(json_t *list, const struct mt_run *run, size_t i, size_t max_tokens,
+                      struct mt_error *error)
 {
-    const struct mt_sample sample = mt_dataset_sample(run->dataset, i);
+    struct mt_sample sample = mt_dataset_sample(run->dataset, i);
+    sample.tokens = mt_size_min(sample.tokens, max_tokens);
     json_t *ids = json_array(), *learned = json_array();
     for (size_t t = 0; t < sample.tokens; t++) {
         json_array_append_new(ids, json_integer(sample.ids[t]));
@@ -55,33 +60,36 @@ static int add_sample(json_t *list, const struct mt_run *run, size_t i, struct m
     return add_text(shown, run->tokenizer, &sample, error);
 }
 
-static int describe(const struct mt_run *run, size_t show, json_t **document, struct mt_error *error)
+static int describe(const struct mt_run *run, const struct mt_preview_options *options, json_t **document,
+                    struct mt_error *error)
 {
+    size_t left = options->max_tokens ? options->max_tokens : SIZE_MAX;
     mt_autojson json_t *whole = mt_dataset_stats_json(run->dataset);
     json_t *list = json_array();
     const size_t samples = mt_dataset_num_samples(run->dataset);
     if (!whole || json_object_set_new(whole, "show", list) < 0 ||
         json_object_set_new(whole, "template", json_string(mt_chat_name(run->chat))) < 0)
         return no_memory(error);
-    for (size_t i = 0; i < show && i < samples; i++) {
-        int r = add_sample(list, run, i, error);
+    for (size_t i = 0; i < options->show && i < samples && left; i++) {
+        int r = add_sample(list, run, i, left, error);
         if (r < 0)
             return r;
+        left -= mt_size_min(left, mt_dataset_sample(run->dataset, i).tokens);
     }
     *document = json_incref(whole);
     return 0;
 }
 
-int mt_preview_make(struct mt_job *job, size_t show, struct mt_pool *pool, json_t **document,
-                    struct mt_error *error)
+int mt_preview_make(struct mt_job *job, const struct mt_preview_options *options, struct mt_pool *pool,
+                    json_t **document, struct mt_error *error)
 {
-    struct mt_run run = {.job = job, .pool = pool};
+    struct mt_run run = {.job = job, .pool = pool, .max_rows = options->max_rows};
     *document = NULL;
     int r = mt_run_open_model(&run, error);
     if (r == 0)
         r = mt_run_open_data(&run, NULL, NULL, error);
     if (r == 0)
-        r = describe(&run, show, document, error);
+        r = describe(&run, options, document, error);
     mt_run_close(&run);
     return r;
 }

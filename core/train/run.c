@@ -28,6 +28,14 @@ static int open_from_scratch(struct mt_run *run, struct mt_error *error)
     return mt_model_from_keys(run->job->model.architecture, keys, &run->model, error);
 }
 
+const char *mt_run_template_folder(const struct mt_job *job)
+{
+    const char *tokenizer = job->model.tokenizer;
+    return job->model.path                                ? job->model.path
+           : tokenizer && strcmp(tokenizer, "bytes") != 0 ? tokenizer
+                                                          : NULL;
+}
+
 int mt_run_open_model(struct mt_run *run, struct mt_error *error)
 {
     const struct mt_job_model *asked = &run->job->model;
@@ -45,7 +53,8 @@ int mt_run_open_model(struct mt_run *run, struct mt_error *error)
             "model's own tokenizer",
             mt_tokenizer_vocab_size(run->tokenizer), run->model->vocab_size);
     if (result == 0)
-        result = mt_chat_open(run->job->dataset.template, asked->path, &run->chat, error);
+        result =
+            mt_chat_open(run->job->dataset.template, mt_run_template_folder(run->job), &run->chat, error);
     return result;
 }
 
@@ -80,6 +89,7 @@ int mt_run_open_data(struct mt_run *run, bool (*should_stop)(void *context), voi
     options.tokenizer = run->tokenizer;
     options.chat = run->chat;
     options.pool = run->pool;
+    options.max_rows = run->max_rows;
     options.should_stop = should_stop;
     options.context = context;
     int result = mt_dataset_open(&options, &run->dataset, error);

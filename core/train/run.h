@@ -22,6 +22,7 @@
 struct mt_run {
     struct mt_job *job; /* borrowed */
     struct mt_pool *pool;
+    size_t max_rows;   /* a look at the data: only so many rows of it; 0: all */
     const char *trace; /* borrowed: where a trace of the device goes, or NULL */
     struct mt_model *model;
     struct mt_tokenizer *tokenizer;
@@ -38,6 +39,9 @@ struct mt_run {
     struct mt_schedule schedule;
 };
 
+/* The folder whose chat template is the job's, unless it names one: the model's, else its tokenizer's; or
+ * NULL. */
+const char *mt_run_template_folder(const struct mt_job *job);
 /* Model and tokenizer: what config.json or the job's keys say, checked against one another. */
 int mt_run_open_model(struct mt_run *run, struct mt_error *error);
 /* The data, tokenised; max_steps and the schedule follow from it. `should_stop` as in struct

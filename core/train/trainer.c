@@ -184,6 +184,7 @@ static int save(struct trainer *trainer, struct mt_error *error)
         .store = trainer->run.store,
         .tokenizer = trainer->run.tokenizer,
         .model_folder = trainer->run.job->model.path,
+        .template_folder = mt_run_template_folder(trainer->run.job),
         .template = trainer->run.job->dataset.template,
         .state = state,
         .step = trainer->step,

@@ -6,13 +6,15 @@
 #include "daemon/cli/job_file.h"
 #include "daemon/cli/table.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static const char usage[] =
-    "Usage: megatrain data [--config] JOB [--show N] [--data-path PATH] [--set KEY=VALUE]... [--json]\n"
+    "Usage: megatrain data [--config] JOB [--show N] [--rows N] [--data-path PATH]\n"
+    "       [--set KEY=VALUE]... [--json]\n"
     "\n"
     "Reads the data of a job as the run would and shows it: samples, token by token, with the learned ones\n"
     "marked, their rendered text, what was dropped or cut and why, and how long the samples are. Needs the\n"
@@ -20,6 +22,7 @@ static const char usage[] =
     "\n"
     "  --config JOB       the job document\n"
     "  --show N           so many samples, the first ones (3; 0 for none)\n"
+    "  --rows N           reads only the first N rows\n"
     "  --data-path PATH   a file or folder to read instead of the document's dataset\n"
     "  --set KEY=VALUE    a value of the document by its dotted key, as often as needed\n"
     "  --json             all of it as JSON, for programs\n"
@@ -37,6 +40,7 @@ static const char usage[] =
 enum {
     OPTION_CONFIG = 256,
     OPTION_SHOW,
+    OPTION_ROWS,
     OPTION_DATA_PATH,
     OPTION_SET,
     OPTION_JSON,
@@ -45,6 +49,7 @@ enum {
 static const struct option long_options[] = {
     {"config", required_argument, NULL, OPTION_CONFIG},
     {"show", required_argument, NULL, OPTION_SHOW},
+    {"rows", required_argument, NULL, OPTION_ROWS},
     {"data-path", required_argument, NULL, OPTION_DATA_PATH},
     {"set", required_argument, NULL, OPTION_SET},
     {"json", no_argument, NULL, OPTION_JSON},
@@ -54,7 +59,7 @@ static const struct option long_options[] = {
 
 struct command {
     struct mt_job_file job;
-    long show;
+    long show, rows;
     bool as_json, help;
 };
 
@@ -68,6 +73,10 @@ static int parse(int argc, char **argv, struct command *command)
             break;
         case OPTION_SHOW:
             if (!mt_cli_number("--show", optarg, 0, MT_PREVIEW_MAX_SHOW, &command->show))
+                return mt_reason_exit_code(MT_REASON_USAGE);
+            break;
+        case OPTION_ROWS:
+            if (!mt_cli_number("--rows", optarg, 1, LONG_MAX, &command->rows))
                 return mt_reason_exit_code(MT_REASON_USAGE);
             break;
         case OPTION_DATA_PATH:
@@ -230,8 +239,9 @@ static void print(const json_t *document, bool colour)
         print_sample(sample, colour);
     }
     printf("template   %s\n", json_string_value(json_object_get(document, "template")));
-    printf("rows       %" JSON_INTEGER_FORMAT " in %" JSON_INTEGER_FORMAT " file%s\n",
-           number(document, "rows"), number(document, "files"), number(document, "files") == 1 ? "" : "s");
+    printf("rows       %" JSON_INTEGER_FORMAT " in %" JSON_INTEGER_FORMAT " file%s%s\n",
+           number(document, "rows"), number(document, "files"), number(document, "files") == 1 ? "" : "s",
+           json_is_false(json_object_get(document, "complete")) ? "; there are more" : "");
     printf("samples    %" JSON_INTEGER_FORMAT ": %" JSON_INTEGER_FORMAT
            " to train on in %" JSON_INTEGER_FORMAT " sequences, %" JSON_INTEGER_FORMAT " to validate\n",
            number(document, "samples"), number(document, "train_samples"),
@@ -264,7 +274,9 @@ int mt_cli_data(int argc, char **argv)
     if (code != 0)
         return code;
     struct mt_pool *pool = mt_pool_new(0);
-    int r = mt_preview_make(job, (size_t)command.show, pool, &document, &error);
+    const struct mt_preview_options options = {.show = (size_t)command.show,
+                                               .max_rows = (size_t)command.rows};
+    int r = mt_preview_make(job, &options, pool, &document, &error);
     mt_pool_free(pool);
     mt_job_free(job);
     if (r < 0)

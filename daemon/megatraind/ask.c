@@ -18,9 +18,7 @@
 
 extern char **environ;
 
-/* A client waits, and so does its thread of the API: a slow disk does not get the time of a whole request. */
-#define ASK_SECONDS 5.0
-#define ANSWER_BYTES ((size_t)256 << 10)
+#define ANSWER_BYTES ((size_t)8 << 20)
 
 /* The question as a file without a name, so that neither side ever waits for the other to read. */
 static int open_question(const json_t *question)
@@ -62,27 +60,34 @@ static int spawn(const char *program, const char *task, int question, int answer
     return code;
 }
 
-/* All of the answer, up to the end of the process; 0 bytes when it takes too long or says too much. */
-static size_t read_answer(int fd, char *text)
+/* All of the answer, up to the end of the process; false when it takes too long or says too much. */
+static bool read_answer(int fd, double seconds, char **text, size_t *bytes)
 {
-    double deadline = mt_time_monotonic() + ASK_SECONDS;
-    size_t used = 0;
-    for (;;) {
+    double deadline = mt_time_monotonic() + seconds;
+    size_t room = 0;
+    for (*bytes = 0;;) {
+        if (*bytes == room) {
+            room = room ? room * 2 : (size_t)64 << 10;
+            char *grown = room <= ANSWER_BYTES ? realloc(*text, room) : NULL;
+            if (!grown)
+                return false;
+            *text = grown;
+        }
         double left = deadline - mt_time_monotonic();
         struct pollfd wait = {.fd = fd, .events = POLLIN};
         int ready = left > 0 ? poll(&wait, 1, (int)(left * 1000) + 1) : 0;
         if (ready < 0 && errno == EINTR)
             continue;
-        if (ready <= 0 || used == ANSWER_BYTES)
-            return 0;
-        ssize_t got = read(fd, text + used, ANSWER_BYTES - used);
+        if (ready <= 0)
+            return false;
+        ssize_t got = read(fd, *text + *bytes, room - *bytes);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return 0;
+            return false;
         if (got == 0)
-            return used;
-        used += (size_t)got;
+            return *bytes > 0;
+        *bytes += (size_t)got;
     }
 }
 
@@ -104,14 +109,15 @@ static bool ended_well(pid_t pid)
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-int mt_ask_worker(const char *program, const char *task, const json_t *question, json_t **reply,
-                  struct mt_error *error)
+int mt_ask_worker(const char *program, const char *task, const json_t *question, double seconds,
+                  json_t **reply, struct mt_error *error)
 {
     mt_autofd int asked = open_question(question);
     int ends[2] = {-1, -1};
-    mt_autofree char *text = malloc(ANSWER_BYTES);
+    mt_autofree char *text = NULL;
+    size_t bytes;
     *reply = NULL;
-    if (asked < 0 || !text || pipe2(ends, O_CLOEXEC) < 0)
+    if (asked < 0 || pipe2(ends, O_CLOEXEC) < 0)
         return mt_error_set_errno(error, MT_REASON_INTERNAL, "cannot ask a worker to %s", task);
     mt_autofd int answer = ends[0];
     pid_t pid;
@@ -119,10 +125,10 @@ int mt_ask_worker(const char *program, const char *task, const json_t *question,
     close(ends[1]);
     if (code != 0)
         return mt_error_set(error, -code, MT_REASON_INTERNAL, "cannot start %s: %s", program, strerror(code));
-    size_t bytes = read_answer(answer, text);
+    bool whole = read_answer(answer, seconds, &text, &bytes);
     bool well = ended_well(pid);
-    if (bytes > 0 && well && mt_json_parse(text, bytes, task, reply, NULL) == 0)
+    if (whole && well && mt_json_parse(text, bytes, task, reply, NULL) == 0)
         return 0;
     return mt_error_set(error, -ETIMEDOUT, MT_REASON_INTERNAL, "%s gave no answer in %.0f s", program,
-                        ASK_SECONDS);
+                        seconds);
 }

@@ -178,5 +178,6 @@ void mt_control_fill(struct mt_control *control, struct mt_daemon *daemon)
         .snapshot = mt_snapshot,
         .ready = ready,
         .plan = mt_plan,
+        .preview = mt_preview,
     };
 }

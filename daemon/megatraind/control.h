@@ -16,6 +16,10 @@ json_t *mt_snapshot(void *context);
 enum mt_control_result mt_plan(void *context, const json_t *document, const json_t *machine, json_t **plan,
                                json_t **errors, struct mt_error *error);
 
+enum mt_control_result mt_preview(void *context, const json_t *document,
+                                  const struct mt_control_preview *wish, json_t **preview, json_t **errors,
+                                  struct mt_error *error);
+
 /* A posted document, with paths relative to the state folder and kept below it and the configured roots. As
  * mt_job_parse. */
 int mt_control_parse(const struct mt_daemon *daemon, const json_t *document, enum mt_job_purpose purpose,

@@ -11,7 +11,8 @@ static enum mt_control_result ask(const struct mt_daemon *daemon, const struct m
 {
     mt_autojson json_t *question = json_pack("{s:O, s:O?}", "job", mt_job_frozen(job), "machine", machine);
     mt_autojson json_t *reply = NULL;
-    if (!question || mt_ask_worker(daemon->worker_program, "plan", question, &reply, error) < 0)
+    if (!question ||
+        mt_ask_worker(daemon->worker_program, "plan", question, MT_ASK_SECONDS, &reply, error) < 0)
         return MT_CONTROL_FAILED;
     *plan = json_incref(json_object_get(reply, "plan"));
     *errors = json_incref(json_object_get(reply, "errors"));

@@ -23,7 +23,7 @@ json_t *mt_probe_job(const char *program, const json_t *frozen)
 {
     struct mt_error error = {0};
     json_t *found = NULL;
-    if (mt_ask_worker(program, "probe", frozen, &found, &error) == 0 && is_answer(found))
+    if (mt_ask_worker(program, "probe", frozen, MT_ASK_SECONDS, &found, &error) == 0 && is_answer(found))
         return found;
     json_decref(found);
     mt_log(LOG_WARNING, "a job's model and data were not looked at: %s",

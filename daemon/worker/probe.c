@@ -57,10 +57,13 @@ static int check_fit(const struct mt_job *job, json_t *findings, struct mt_error
 }
 
 /* An error of the job becomes a finding; only what is no fault of the job (memory) is an error here. */
-static int note(json_t *findings, const char *pointer, int result, struct mt_error *error)
+static int note(json_t *findings, const struct mt_job *job, const char *pointer, int result,
+                struct mt_error *error)
 {
     if (result == 0)
         return 0;
+    if (error->reason == MT_REASON_BAD_JOB && job->dataset.template)
+        pointer = "/dataset/template";
     if (error->reason == MT_REASON_OUT_OF_MEMORY)
         return result;
     json_array_append_new(findings, json_pack("{s:s, s:s}", "pointer", pointer, "detail", error->message));
@@ -86,10 +89,10 @@ static int probe(const char *job_folder, json_t *findings, struct mt_error *erro
                    : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to check the job");
     }
     mt_job_errors_free(&errors);
-    result = note(findings, job->model.path ? "/model/path" : "/model", check_model(job, error), error);
+    result = note(findings, job, job->model.path ? "/model/path" : "/model", check_model(job, error), error);
     struct mt_dataset_options options = mt_dataset_options_from_job(job);
     if (result == 0)
-        result = note(findings, options.name ? "/dataset/name" : "/dataset/path",
+        result = note(findings, job, options.name ? "/dataset/name" : "/dataset/path",
                       mt_dataset_probe(&options, error), error);
     if (result == 0 && json_array_size(findings) == 0)
         result = check_fit(job, findings, error);

@@ -30,4 +30,9 @@ int mt_worker_plan(void);
 int mt_worker_plan_job(const struct mt_job *job, const json_t *machine, bool measure, struct mt_plan *plan,
                        struct mt_error *error);
 
+/* Reads {"job": document, "show": samples, "rows": at most} on standard input and prints {"preview": {...}}
+ * (core/train/preview.h), or {"errors": [{pointer, detail}]} where document, model or data are at fault.
+ * Returns the exit code: 0 when it could answer. */
+int mt_worker_preview(void);
+
 #endif

@@ -259,6 +259,18 @@ def a_plan_takes_a_document_and_the_machine_of_the_query():
 
 
 @case
+def a_preview_takes_a_document_and_how_much_of_it_to_show():
+    found = server.post("/datasets/preview", {"name": "x"}).json
+    equal((found["show"][0]["row"], found["rows"]), (3, 2000))
+    found = server.post("/datasets/preview?show=7&rows=9", {"name": "x"}).json
+    equal((found["show"][0]["row"], found["rows"]), (7, 9))
+    server.post("/datasets/preview?rows=0", {}).problem(400)
+    equal(server.post("/datasets/preview", {"invalid": True}).problem(422)["errors"][0]["pointer"], "/dataset/path")
+    server.post("/datasets/preview", []).problem(422)
+    server.ask("POST", "/datasets/preview").problem(415)
+
+
+@case
 def probes_answer_and_say_when_not_ready():
     equal(server.get("/healthz").json, {"status": "ok"})
     equal(server.get("/readyz?verbose").json, {"status": "ready"})

@@ -276,6 +276,26 @@ static enum mt_control_result fake_plan(void *context, const json_t *document, c
     return MT_CONTROL_OK;
 }
 
+static enum mt_control_result fake_preview(void *context, const json_t *document,
+                                           const struct mt_control_preview *wish, json_t **preview,
+                                           json_t **errors, struct mt_error *error)
+{
+    (void)context;
+    (void)error;
+    if (has(document, "invalid")) {
+        *errors = json_pack("[{s:s, s:s}]", "pointer", "/dataset/path", "detail", "the data set is empty");
+        return MT_CONTROL_INVALID;
+    }
+    *preview =
+        json_pack("{s:i, s:b, s:I, s:[{s:s, s:i, s:[i]}], s:i, s:i, s:i, s:{s:i, s:i, s:f, s:[[i,i]]}, "
+                  "s:[{s:I, s:[i,i], s:[i,i], s:s}]}",
+                  "samples", 1, "complete", 1, "rows", (json_int_t)wish->rows, "dropped", "reason", "empty",
+                  "count", 1, "rows", 0, "truncated", 0, "tokens", 2, "target_tokens", 1, "lengths", "min", 2,
+                  "max", 2, "mean", 2.0, "histogram", 2, 1, "show", "row", (json_int_t)wish->show, "ids", 1,
+                  2, "learned", 0, 1, "text", "ab");
+    return MT_CONTROL_OK;
+}
+
 static bool fake_ready(void *context, struct mt_error *error)
 {
     struct fake *fake = context;
@@ -299,7 +319,8 @@ int main(int argc, char **argv)
                                        .job_active = fake_active,
                                        .snapshot = fake_snapshot,
                                        .ready = fake_ready,
-                                       .plan = fake_plan};
+                                       .plan = fake_plan,
+                                       .preview = fake_preview};
     if (argc < 3)
         return 64;
     fake.folder = argv[1];

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""A look at a job's data before the first step: `megatrain data` and `POST /datasets/preview`.
+time limit: 300 s"""
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from megatraind import Daemon, case, equal, run_cases  # noqa: E402
+from training import MEGATRAIN, WORKER, Folder, tiny, write_rows  # noqa: E402
+
+PINNED = {"samples", "dropped", "truncated", "tokens", "target_tokens", "lengths", "show"}
+CHATML = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n{}<|im_end|>\n"
+ROWS = [{"instruction": f"Question {i}?", "output": f"The answer is {'x' * i}."} for i in range(1, 6)]
+
+folder = Folder().__enter__()
+daemon = Daemon(worker=WORKER)
+write_rows(folder / "chat.jsonl", ROWS)
+write_rows(os.path.join(daemon.state, "datasets", "chat.jsonl"), ROWS)
+
+
+def job(path="chat.jsonl", **dataset):
+    document = tiny(path)
+    document["dataset"].update({"max_seq_len": 512, "template": "chatml", **dataset})
+    return document
+
+
+def look(document, *arguments, code=0, says=()):
+    said = folder.run("data", folder.job(document), "--json", *arguments, code=code, says=says)
+    return json.loads(said) if code == 0 else said
+
+
+def decoded(ids):
+    return bytes(i for i in ids if i < 256).decode()
+
+
+def learned(sample):
+    return decoded([i for i, mark in zip(sample["ids"], sample["learned"]) if mark])
+
+
+@case
+def the_document_has_the_pinned_members_and_they_agree_with_one_another():
+    found = look(job(), "--show", "5")
+    assert PINNED <= set(found), PINNED - set(found)
+    equal((found["samples"], found["rows"], found["dropped"], found["truncated"], found["complete"]), (5, 5, [], 0, True))
+    equal(found["tokens"], sum(len(sample["ids"]) for sample in found["show"]))
+    equal(found["target_tokens"], sum(sum(sample["learned"]) for sample in found["show"]))
+    equal([found["lengths"]["min"], found["lengths"]["max"]],
+          [min(len(s["ids"]) for s in found["show"]), max(len(s["ids"]) for s in found["show"])])
+    equal(sum(count for _, count in found["lengths"]["histogram"]), 5)
+    for i, sample in enumerate(found["show"]):
+        equal(sample["row"], i)
+        equal(sample["text"], CHATML.format(ROWS[i]["instruction"], ROWS[i]["output"]))
+        equal("".join(sample["pieces"]), sample["text"])
+        equal(learned(sample), ROWS[i]["output"] + "<|im_end|>")
+        assert set(sample["learned"]) == {0, 1} and len(sample["learned"]) == len(sample["ids"]) == len(sample["pieces"])
+
+
+@case
+def the_number_of_samples_and_of_rows_is_bounded_as_asked():
+    equal(len(look(job())["show"]), 3)
+    equal(look(job(), "--show", "0")["show"], [])
+    found = look(job(), "--rows", "2")
+    equal((found["samples"], found["complete"]), (2, False))
+    folder.run("data", folder.job(job()), "--show", "many", code=64, says=["--show takes a whole number"])
+    folder.run("data", code=64, says=["name a job document"])
+
+
+@case
+def samples_are_shown_as_tokens_with_the_learned_ones_marked():
+    said = folder.run("data", "--config", folder.job(job()), "--show", "1")
+    shown = said.split("\n\n")[0]
+    assert "row 0: " in shown and "[[" in shown and "\033" not in said, said
+    marked = re.search(r"\[\[(.*?)\]\]", shown, re.S).group(1).replace("|", "")
+    equal(marked, "The answer is x.<im_end>")
+    assert "  > Question 1?<|im_end|>" in shown or "Question 1?<|im_end|>" in shown, shown
+    for line in ("template   chatml", "rows       5 in 1 file", "samples    5", "lengths "):
+        assert line in said, (line, said)
+    assert re.search(r"64 - 127 +#+ +5", said), said
+
+
+@case
+def a_terminal_gets_colour_unless_it_is_told_not_to():
+    for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen([MEGATRAIN, "data", folder.job(job()), "--show", "1"], stdout=theirs,
+                                   cwd=folder.path, env={**os.environ, "NO_COLOR": "", **environment})
+        os.close(theirs)
+        said = b""
+        try:
+            while block := os.read(ours, 65536):
+                said += block
+        except OSError:  # the other end is closed
+            pass
+        equal(process.wait(), 0)
+        equal(b"\033[32m" in said, coloured)
+        os.close(ours)
+
+
+@case
+def control_characters_of_the_data_do_not_reach_the_terminal():
+    write_rows(folder / "control.jsonl", [{"instruction": "\033[2Jboo\a", "output": "x\033]0;title\a"}])
+    said = folder.run("data", folder.job(job("control.jsonl")))
+    assert "\033" not in said and "\a" not in said, repr(said)
+
+
+@case
+def dropped_rows_are_listed_with_their_reasons():
+    write_rows(folder / "mixed.jsonl", [
+        {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]},
+        {"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]},
+        {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": ""}]},
+        {"messages": [{"role": "user", "content": "a"}]},
+        {"messages": [{"role": "wizard", "content": "a"}]},
+        {"messages": [{"role": "user", "content": "a" * 600}, {"role": "assistant", "content": "b"}]},
+        {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "c" * 600}]},
+        {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls":
+                      [{"function": {"name": "f", "arguments": {}}}]}, {"role": "tool", "content": "4"},
+                      {"role": "assistant", "content": "d"}]},
+    ])
+    found = look(job("mixed.jsonl"))
+    drops = {drop["reason"]: drop for drop in found["dropped"]}
+    equal((found["samples"], found["truncated"]), (2, 1))
+    equal({reason: drop["rows"] for reason, drop in drops.items()},
+          {"turn_order": [1, 3, 4], "no_target": [2, 5], "template": [7]})
+    equal([drops[reason]["count"] for reason in sorted(drops)], [2, 1, 3])
+    assert "turn 2 is the user's where an answer is expected" in drops["turn_order"]["why"], drops
+    assert "no form for" in drops["template"]["why"], drops
+    folder.run("data", folder.job(job("mixed.jsonl")), says=["dropped    3 (turn_order): rows 1, 3, 4; the first: "])
+
+
+@case
+def data_without_anything_to_learn_is_an_error_that_says_what_to_do():
+    look(job(max_seq_len=16), code=65, says=["none of the 5 rows has a token to learn", "make dataset.max_seq_len larger"])
+    look(job("absent.jsonl"), code=65, says=["absent.jsonl"])
+    look({**job(), "traning": {}}, code=78, says=["training"])
+
+
+@case
+def a_mistyped_column_of_a_later_row_is_an_error_with_file_and_line():
+    write_rows(folder / "typo.jsonl", ROWS[:2] + [{"instrution": "lost", "output": "o"}])
+    look(job("typo.jsonl"), code=65, says=["typo.jsonl: line 3", "instrution, output", '"instruction" and "output"'])
+    write_rows(folder / "typo2.jsonl", [{"instruction": "i", "input": "n", "output": "o"},
+                                        {"instruction": "i", "inptu": "lost", "output": "o"},
+                                        {"instruction": "i", "output": "o"}])
+    look(job("typo2.jsonl"), code=65, says=["typo2.jsonl: line 2", '"inptu" where rows before have "input"'])
+
+
+@case
+def the_api_answers_the_same_document_to_curl():
+    wanted = look(job(), "--show", "2")
+    body = json.dumps(job())
+    said = subprocess.run(["curl", "-sS", "-X", "POST", f"http://127.0.0.1:{daemon.port}/datasets/preview?show=2",
+                           "-H", "Content-Type: application/json", "-d", body], capture_output=True, check=True)
+    equal(json.loads(said.stdout), wanted)
+    status, found = daemon.ask("POST", "/datasets/preview?rows=2&show=0", job())
+    equal((status, found["samples"], found["complete"], found["show"]), (200, 2, False, []))
+    status, found = daemon.ask("POST", "/datasets/preview", job())
+    equal((status, len(found["show"])), (200, 3))
+
+
+@case
+def the_api_says_what_is_wrong_with_document_data_and_question():
+    for document, pointer, part in (
+            ({**job(), "traning": {}}, "/traning", "training"),
+            (job(os.path.join(folder.path, "chat.jsonl")), "/dataset/path", "allow"),
+            (job("../chat.jsonl"), "/dataset/path", ""),
+            (job("absent.jsonl"), "/dataset/path", "absent.jsonl"),
+            (job(template="chatlm"), "/dataset/template", "chatml"),
+            (job(columns={"prompt": "question"}), "/dataset/path", "question")):
+        status, found = daemon.ask("POST", "/datasets/preview", document)
+        equal((status, found["errors"][0]["pointer"]), (422, pointer))
+        assert part in found["errors"][0]["detail"] + str(found["errors"][0].get("suggestion")), found
+    for query in ("show=101", "show=x", "rows=0", "nothing=1"):
+        equal(daemon.ask("POST", "/datasets/preview?" + query, job())[0], 400)
+
+
+@case
+def a_template_that_is_not_known_is_refused_at_submission():
+    document = job(template="chatlm")
+    status, found = daemon.ask("POST", "/jobs", document)
+    equal((status, found["errors"][0]["pointer"]), (422, "/dataset/template"))
+    equal(daemon.ask("POST", "/jobs", job())[0], 201)
+
+
+@case
+def the_model_is_asked_as_it_was_trained():
+    document = job()
+    document["training"]["max_steps"] = 1
+    folder.train(document, "run")
+    with open(folder / "run/checkpoints/final/chat_template.jinja") as file:
+        assert "<|im_start|>" in file.read()
+    again = {**job(), "model": {"path": folder / "run/checkpoints/final"}}
+    del again["dataset"]["template"]
+    equal(look(again)["show"], look(job())["show"])
+
+
+if __name__ == "__main__":
+    run_cases()
