@@ -109,6 +109,10 @@ modules := no-cuda
 endif
 endif
 
+# --- the simulated CUDA device that tests use: rules for $(cudasim_module) and $(cudasim_programs) ------------------
+
+include tests/cudasim/build.mk
+
 # --- main targets ----------------------------------------------------------------------------------------------
 
 .PHONY: all programs tests demo check check-run bench bench-run lint asan tsan install clean help packages \
@@ -123,7 +127,7 @@ $(BUILD)/flags: | have-packages
 no-cuda:
 	@echo "  NOTE    no CUDA toolkit (nvcc) found: building without the CUDA backend in gpu/"
 
-tests: $(unit_programs) $(helper_programs)
+tests: $(unit_programs) $(helper_programs) cudasim
 
 packages:
 	@LIBRARIES='$(all_packages)' packaging/install-packages.sh build test
@@ -140,7 +144,7 @@ check: packages
 run_options = $(if $(TESTS),--only '$(TESTS)') $(if $(SANITIZE),--sanitized)
 
 check-run: all tests
-	@MT_BUILD='$(abspath $(BUILD))' tests/run.py $(run_options) $(unit_programs) \
+	@MT_BUILD='$(abspath $(BUILD))' tests/run.py $(run_options) $(unit_programs) $(cudasim_programs) \
 	    $(sort $(wildcard tests/e2e/*.sh tests/e2e/*.py))
 
 bench: packages

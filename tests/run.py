@@ -43,8 +43,9 @@ class Test:
             self.name = os.path.basename(path)
         self.path = path
         self.log = os.path.join(build, "check", self.name.replace(os.sep, "-") + ".log")
-        program = os.path.join(ROOT, "tests", self.name + ".c")
-        with open(program if os.path.exists(program) else path, encoding="utf-8", errors="replace") as source:
+        source_file = os.path.join(ROOT, "tests", self.name)
+        program = next((source_file + end for end in (".c", ".cc") if os.path.exists(source_file + end)), path)
+        with open(program, encoding="utf-8", errors="replace") as source:
             head = source.read(2000)
         limit = re.search(r"time limit: (\d+) s", head)
         self.limit_s = int(limit.group(1)) if limit else USUAL_LIMIT_S.get(self.name.split(os.sep)[0], 120)

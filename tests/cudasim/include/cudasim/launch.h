@@ -7,7 +7,7 @@
 #include <tuple>
 #include <type_traits>
 
-#define CUDASIM_ARGUMENT_BYTES 960
+#define CUDASIM_ARGUMENT_BYTES 4096
 
 /* A launch as the queue holds it: `run` calls the kernel once, as one thread, with the arguments at
  * `closure`. */

@@ -1,0 +1,72 @@
+# The simulated CUDA device: $(BUILD)/megatrain-cudasim.so, the sources of gpu/ compiled by g++ against the substitute
+# headers of tests/cudasim/include and linked with the simulator; and the simulator's own tests.
+#
+# Objects stand in $(BUILD)/obj/cudasim, compiled as $(SANITIZE) says, and for test_races in $(BUILD)/obj/cudasim-tsan,
+# always under ThreadSanitizer. There the simulator itself is not instrumented: it announces what CUDA promises.
+
+CXX ?= g++
+
+cudasim_module  := $(BUILD)/megatrain-cudasim.so
+cudasim_sources := $(filter-out tests/cudasim/test_%,$(sort $(wildcard tests/cudasim/*.cc)))
+cudasim_tests   := $(sort $(wildcard tests/cudasim/test_*.cc))
+cudasim_gpu     := $(sort $(wildcard gpu/*.cu gpu/*/*.cu))
+
+cudasim_programs := $(patsubst %.cc,$(BUILD)/%,$(cudasim_tests))
+cudasim_racing   := $(filter %/test_races,$(cudasim_programs))
+
+cudasim_object    = $(patsubst %,$(BUILD)/obj/$(1)/%.o,$(basename $(2)))
+cudasim_simulator := $(call cudasim_object,cudasim,$(cudasim_sources))
+
+cudasim_common := -std=gnu++17 $(OPTIMISE) -fPIC -fvisibility=hidden -Wall -Wextra -Wshadow -Wno-unknown-pragmas \
+                  $(if $(WERROR),-Werror) -D_GNU_SOURCE -I. -Itests/cudasim/include -pthread \
+                  $(call pkg_cflags,openblas)
+# What runs on the simulated device: vectors are accessed through pointers to their elements' type and back, and each
+# access must be aligned.
+cudasim_device := -fno-strict-aliasing -fsanitize=alignment -fno-sanitize-recover=alignment
+# $(1): what the whole build is sanitized by.
+cudasim_simulator_flags = $(cudasim_common) $(if $(filter thread,$(1)),-DCUDASIM_TSAN,$(if \
+                            $(1),-fsanitize=$(1) -fno-sanitize-recover=undefined))
+cudasim_device_flags = $(cudasim_common) $(if $(1),-fsanitize=$(1) -fno-omit-frame-pointer) $(cudasim_device)
+cudasim_libraries := $(call pkg_libs,openblas,-lopenblas) -ldl -lm
+
+$(BUILD)/cudasim-flags: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(CXX) $(call cudasim_simulator_flags,$(SANITIZE)) $(cudasim_device)' | cmp -s - $@ || \
+	    printf '%s\n' '$(CXX) $(call cudasim_simulator_flags,$(SANITIZE)) $(cudasim_device)' >$@
+
+# $(1): folder of objects; $(2): sanitizer
+define cudasim_rules
+$(BUILD)/obj/$(1)/tests/cudasim/test_%.o: tests/cudasim/test_%.cc $(BUILD)/cudasim-flags
+	$$(say) CXX $$<
+	@mkdir -p $$(@D)
+	$$(quiet)$$(CXX) $$(call cudasim_device_flags,$(2)) -MMD -MP -c -o $$@ $$<
+$(BUILD)/obj/$(1)/tests/cudasim/%.o: tests/cudasim/%.cc $(BUILD)/cudasim-flags
+	$$(say) CXX $$<
+	@mkdir -p $$(@D)
+	$$(quiet)$$(CXX) $$(call cudasim_simulator_flags,$(2)) -MMD -MP -c -o $$@ $$<
+$(BUILD)/obj/$(1)/gpu/%.o: gpu/%.cu $(BUILD)/cudasim-flags
+	$$(say) CXX $$<
+	@mkdir -p $$(@D)
+	$$(quiet)$$(CXX) -x c++ $$(call cudasim_device_flags,$(2)) -MMD -MP -c -o $$@ $$<
+endef
+$(eval $(call cudasim_rules,cudasim,$(SANITIZE)))
+$(eval $(call cudasim_rules,cudasim-tsan,thread))
+
+$(cudasim_module): $(call cudasim_object,cudasim,$(cudasim_gpu)) $(cudasim_simulator)
+	$(say) LINK $@
+	$(quiet)$(CXX) -shared -pthread $(sanitizer) $(LDFLAGS) -o $@ $^ $(cudasim_libraries)
+
+$(filter-out $(cudasim_racing),$(cudasim_programs)): $(BUILD)/%: $(BUILD)/obj/cudasim/%.o $(cudasim_simulator)
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(quiet)$(CXX) -pthread $(sanitizer) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(cudasim_libraries)
+$(cudasim_racing): $(BUILD)/%: $(BUILD)/obj/cudasim-tsan/%.o $(call cudasim_object,cudasim-tsan,$(cudasim_sources))
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(quiet)$(CXX) -pthread -fsanitize=thread $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(cudasim_libraries)
+
+.PHONY: cudasim
+cudasim: $(if $(cudasim_gpu),$(cudasim_module)) $(cudasim_programs)
+
+-include $(patsubst %.o,%.d,$(wildcard $(BUILD)/obj/cudasim/*/*.o $(BUILD)/obj/cudasim/*/*/*.o \
+    $(BUILD)/obj/cudasim-tsan/*/*/*.o))

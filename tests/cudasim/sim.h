@@ -1,0 +1,154 @@
+/* sim.h: what the files of the simulated device share.
+ *
+ * Under ThreadSanitizer these files are not instrumented (only gpu/ and its callers are): they lock and sleep
+ * by bare futexes and announce the accesses and the edges that CUDA promises, and no others. See README.md.
+ */
+#ifndef CUDASIM_SIM_H
+#define CUDASIM_SIM_H
+
+#include <cuda_runtime_api.h>
+#include <cudasim/launch.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(CUDASIM_TSAN)
+extern "C" {
+void __tsan_acquire(void *address);
+void __tsan_release(void *address);
+void __tsan_read_range(void *address, long bytes);
+void __tsan_write_range(void *address, long bytes);
+void AnnotateIgnoreSyncBegin(const char *file, int line);
+void AnnotateIgnoreSyncEnd(const char *file, int line);
+void *__tsan_get_current_fiber(void);
+void *__tsan_create_fiber(unsigned flags);
+void __tsan_destroy_fiber(void *fiber);
+void __tsan_switch_to_fiber(void *fiber, unsigned flags);
+}
+#define SIM_RELEASE(address) __tsan_release((void *)(address))
+#define SIM_ACQUIRE(address) __tsan_acquire((void *)(address))
+#define SIM_READS(address, bytes) __tsan_read_range((void *)(uintptr_t)(address), (long)(bytes))
+#define SIM_WRITES(address, bytes) __tsan_write_range((void *)(uintptr_t)(address), (long)(bytes))
+#define SIM_UNSYNCED(call)                                                                                   \
+    do {                                                                                                     \
+        AnnotateIgnoreSyncBegin(__FILE__, __LINE__);                                                         \
+        call;                                                                                                \
+        AnnotateIgnoreSyncEnd(__FILE__, __LINE__);                                                           \
+    } while (0)
+#else
+#define SIM_RELEASE(address) ((void)(address))
+#define SIM_ACQUIRE(address) ((void)(address))
+#define SIM_READS(address, bytes) ((void)(address), (void)(bytes))
+#define SIM_WRITES(address, bytes) ((void)(address), (void)(bytes))
+#define SIM_UNSYNCED(call) call
+#endif
+
+#define SIM_MAX_DEVICES 16
+#define SIM_API __attribute__((visibility("hidden")))
+
+/* ---- settings.cc: the environment ---- */
+
+enum sim_pageable { SIM_PAGEABLE_REFUSE, SIM_PAGEABLE_COPY };
+
+struct sim_settings {
+    int devices;
+    size_t memory_bytes;
+    double bus_bytes_per_second; /* each direction; 0: as fast as memory */
+    double latency_seconds;
+    uint64_t seed;
+    uint32_t delay_microseconds; /* each operation starts after a pause of at most so long */
+    size_t pinned_limit_bytes;
+    enum sim_pageable pageable;
+    bool racecheck; /* each CUDA thread is a thread to ThreadSanitizer */
+    bool backward;  /* blocks and threads are started last first */
+    int compute_major, compute_minor;
+    int driver_version;
+};
+SIM_API const struct sim_settings *sim_env(void);
+
+/* True, with the error to return, when CUDASIM_FAIL asks for this call of `name` to fail. */
+SIM_API bool sim_injected(const char *name, int usual_error, int *error);
+
+/* ---- report.cc ---- */
+
+/* To stderr, as "cudasim: ...". */
+SIM_API void sim_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* And ends the process: for what is undefined on a real device. Says which kernel, block and thread is at
+ * work. */
+SIM_API void sim_fatal(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* Sets the calling thread's last error and returns it. */
+SIM_API cudaError_t sim_error(cudaError_t error);
+/* The error that the device has got into and keeps; cudaSuccess when it is well. */
+SIM_API cudaError_t sim_sticky(void);
+SIM_API void sim_break(cudaError_t error);
+/* Set by handlers of faults: writes without allocating. */
+SIM_API void sim_write_raw(const char *text);
+
+/* ---- lock.cc: locks and sleeping that ThreadSanitizer does not see ---- */
+
+struct sim_lock {
+    uint32_t word;
+};
+SIM_API void sim_take(struct sim_lock *lock);
+SIM_API void sim_give(struct sim_lock *lock);
+SIM_API void sim_futex_wait(uint32_t *word, uint32_t seen);
+/* As that, for at most so long. */
+SIM_API void sim_futex_wait_for(uint32_t *word, uint32_t seen, double seconds);
+SIM_API void sim_futex_wake(uint32_t *word);
+SIM_API double sim_now(void);
+SIM_API void sim_sleep_until(double time);
+/* Copies that are not seen as such. */
+SIM_API void sim_move_bytes(void *to, const void *from, size_t bytes);
+SIM_API void sim_fill_bytes(void *to, int value, size_t bytes);
+
+/* ---- memory.cc ---- */
+
+enum sim_memory_kind { SIM_UNKNOWN, SIM_DEVICE, SIM_PINNED, SIM_REGISTERED, SIM_FREED };
+
+struct sim_memory {
+    enum sim_memory_kind kind;
+    uintptr_t start;
+    size_t bytes;
+    int device;
+};
+/* What holds `address`; kind SIM_UNKNOWN: nothing that the device knows. */
+SIM_API struct sim_memory sim_memory_at(const void *address);
+/* A sentence's end that says what lies at `address`. */
+SIM_API void sim_memory_describe(const void *address, char *text, size_t bytes);
+/* True when the whole range is memory of a device; else reports, naming the caller and the operand. */
+SIM_API bool sim_memory_on_device(const char *call, const char *operand, const void *address, size_t bytes);
+SIM_API cudaError_t sim_memory_release(void *address, const char *call);
+
+/* ---- device.cc ---- */
+
+SIM_API int sim_current_device(void);
+/* cudaSuccess, or why nothing can be done (no device, no driver, a sticky error). */
+SIM_API cudaError_t sim_ready(void);
+
+/* ---- stream.cc ---- */
+
+struct sim_record; /* one moment in a stream */
+
+/* Runs `run(stream, arguments)` on the stream's thread, in turn; `arguments` are copied. After a sticky error
+ * only operations with `always` are run. Refuses the default stream. */
+typedef void sim_operation(cudaStream_t stream, void *arguments);
+SIM_API cudaError_t sim_enqueue(cudaStream_t stream, const char *name, sim_operation *run, bool always,
+                                const void *arguments, size_t bytes);
+SIM_API int sim_stream_device(cudaStream_t stream);
+/* Until all that stands in the streams of the device is done; no edge. */
+SIM_API void sim_wait_idle(int device);
+
+/* ---- block.cc ---- */
+
+struct sim_runner;
+/* Called once on a stream's thread; runs kernels until it is freed. */
+SIM_API struct sim_runner *sim_runner_new(void);
+SIM_API void sim_runner_free(struct sim_runner *runner);
+SIM_API void sim_runner_run(struct sim_runner *runner, const struct cudasim_kernel *kernel);
+/* "kernel NAME, block (..), thread (..)" when this thread runs one, else "". */
+SIM_API void sim_runner_place(char *text, size_t bytes);
+SIM_API struct sim_runner *sim_stream_runner(cudaStream_t stream);
+SIM_API void sim_faults_explain(void);        /* once a process: signal handlers */
+SIM_API void sim_faults_explain_thread(void); /* once a stream's thread */
+
+#endif
