@@ -1,6 +1,7 @@
 #include "core/model/config.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const json_t *present(const json_t *config, const char *key)
@@ -55,7 +56,17 @@ int mt_config_number(const json_t *config, const char *key, double *value, struc
     return 0;
 }
 
-int mt_config_activation(const json_t *config, const char *key, const char *otherwise,
+json_t *mt_config_at(const json_t *config, const char *path)
+{
+    const char *dot = strchr(path, '.');
+    if (!dot)
+        return json_object_get(config, path);
+    char outer[64];
+    snprintf(outer, sizeof outer, "%.*s", (int)(dot - path), path);
+    return json_object_get(json_object_get(config, outer), dot + 1);
+}
+
+int mt_config_activation(const json_t *config, const char *key, const char *otherwise, bool *xielu,
                          enum mt_activation *value, struct mt_error *error)
 {
     static const struct {
@@ -67,6 +78,7 @@ int mt_config_activation(const json_t *config, const char *key, const char *othe
         {"gelu", MT_ACTIVATION_GELU},
         {"gelu_new", MT_ACTIVATION_GELU_TANH},
         {"gelu_pytorch_tanh", MT_ACTIVATION_GELU_TANH},
+        {"gelu_fast", MT_ACTIVATION_GELU_TANH},
         {"relu", MT_ACTIVATION_RELU},
         {"relu2", MT_ACTIVATION_RELU2},
     };
@@ -74,6 +86,10 @@ int mt_config_activation(const json_t *config, const char *key, const char *othe
     const char *name = item ? json_string_value(item) : otherwise;
     if (!name)
         return bad(error, key, "the name of an activation");
+    if (xielu && strcmp(name, "xielu") == 0) {
+        *xielu = true;
+        return 0;
+    }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i].name) == 0) {
             *value = names[i].activation;
@@ -170,9 +186,46 @@ static bool listed(const char *const *list, size_t count, const char *key)
     return false;
 }
 
+bool mt_family_has_key(const struct mt_family *family, const char *key)
+{
+    return family->keys && listed(family->keys, SIZE_MAX, key);
+}
+
+/* Whether keys of the object `key` are known one by one, as "key.inner". */
+static bool is_nested(const struct mt_family *family, const char *key)
+{
+    const size_t length = strlen(key);
+    for (const char *const *own = family->keys; own && *own; own++)
+        if (strncmp(*own, key, length) == 0 && (*own)[length] == '.')
+            return true;
+    return false;
+}
+
+static int check_key(const struct mt_family *family, const char *key, const json_t *value, bool strict,
+                     json_t *notes, struct mt_error *error);
+
+static int check_nested(const struct mt_family *family, const char *outer, const json_t *object, bool strict,
+                        json_t *notes, struct mt_error *error)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        char path[256];
+        snprintf(path, sizeof path, "%s.%s", outer, key);
+        const bool known = listed(harmless, sizeof harmless / sizeof *harmless, key) || key[0] == '_';
+        int r = json_is_null(value) || known ? 0 : check_key(family, path, value, strict, notes, error);
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
 static int check_key(const struct mt_family *family, const char *key, const json_t *value, bool strict,
                      json_t *notes, struct mt_error *error)
 {
+    if (is_nested(family, key))
+        return check_nested(family, key, value, strict, notes, error);
     for (const struct mt_family_fixed *fixed = family->fixed; fixed && fixed->key; fixed++) {
         if (strcmp(fixed->key, key) != 0)
             continue;
@@ -185,8 +238,9 @@ static int check_key(const struct mt_family *family, const char *key, const json
                                 fixed->value);
         return 0;
     }
-    if (listed(harmless, sizeof harmless / sizeof *harmless, key) ||
-        (family->keys && listed(family->keys, SIZE_MAX, key)))
+    if (listed(harmless, sizeof harmless / sizeof *harmless, key) || mt_family_has_key(family, key) ||
+        (family->eps_key && strcmp(family->eps_key, key) == 0) ||
+        (family->activation_key && strcmp(family->activation_key, key) == 0))
         return 0;
     for (const struct mt_family_renamed *renamed = family->renamed; renamed && renamed->own; renamed++)
         if (strcmp(renamed->own, key) == 0)

@@ -13,8 +13,11 @@ int mt_config_size(const json_t *config, const char *key, size_t most, bool requ
                    struct mt_error *error);
 int mt_config_bool(const json_t *config, const char *key, bool *value, struct mt_error *error);
 int mt_config_number(const json_t *config, const char *key, double *value, struct mt_error *error);
-int mt_config_activation(const json_t *config, const char *key, const char *otherwise,
+/* `xielu` (may be NULL: not supported) is set for that name; it has numbers of its own. */
+int mt_config_activation(const json_t *config, const char *key, const char *otherwise, bool *xielu,
                          enum mt_activation *value, struct mt_error *error);
+/* Borrowed; "a.b" is key b of the object a. NULL: absent. */
+json_t *mt_config_at(const json_t *config, const char *path);
 /* `dtype` or `torch_dtype`; float32 where neither is there. */
 int mt_config_dtype(const json_t *config, enum mt_dtype *dtype, struct mt_error *error);
 

@@ -12,7 +12,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A switch: a key of config.json and what holds where it is silent; without a key it always holds. */
+/* "" names no key of any config.json. */
+#define MT_NO_KEY ""
+
+/* A switch: a key of config.json and what holds where it is silent; without a key that always holds. */
 struct mt_family_switch {
     const char *key;
     bool otherwise;
@@ -36,6 +39,7 @@ enum mt_rope_rule {
     MT_ROPE_WINDOWED,        /* layers with a window only */
     MT_ROPE_WINDOWED_IF_ANY, /* the same when there is a `sliding_window`, else everywhere */
     MT_ROPE_BY_LAYER_TYPE,   /* settings of their own for full and for sliding layers */
+    MT_ROPE_NOWHERE,
 };
 
 /* A key and a value as JSON text. */
@@ -63,33 +67,54 @@ struct mt_family {
     size_t window, window_pattern;
     double attention_softcap, logit_softcap, query_scalar, logit_scale;
     struct mt_family_switch qkv_bias, output_bias, mlp_bias, norm_bias, head_bias;
+    bool output_bias_last; /* in the last layer only */
 
-    /* The family's own names of keys; NULL: the usual ones. */
+    /* The family's own names of keys; NULL: the usual ones. MT_NO_KEY: the default always holds. */
     const char *eps_key, *activation_key;
     const struct mt_family_renamed {
         const char *own, *usual;
-    } * renamed;       /* ends with a NULL */
-    size_t mlp_factor; /* intermediate_size in hidden sizes where it is not given; 0: it must be */
+    } * renamed;                /* ends with a NULL; "a.b" is key b of the object a */
+    size_t mlp_factor;          /* intermediate_size in hidden sizes where it is not given; 0: it must be */
+    const char *mlp_factor_key; /* a key that holds that factor */
+    struct mt_family_switch multi_query; /* on: one key-value head */
 
     /* The mathematics. */
-    bool layer_norm;          /* layer norms instead of RMS norms */
-    float norm_weight_offset; /* 1: norms multiply by 1 + weight */
-    bool plain_norms;         /* norms before each half and at the end, without weights */
+    bool layer_norm;                         /* layer norms instead of RMS norms */
+    float norm_weight_offset;                /* 1: norms multiply by 1 + weight */
+    bool plain_norms;                        /* norms before each half and at the end, without weights */
+    const char *norm_weight_key;             /* a switch that, off, leaves norms without weights and biases */
+    bool plain_entry_norm;                   /* one on the embedding's rows, without weights */
+    bool norm_after_sum;                     /* post norms are of the stream after the sum */
+    struct mt_family_switch residual_normed; /* halves are added to what their norms gave */
     struct mt_family_switch parallel;
     bool parallel_shares_norm; /* then both halves read what the attention's norm gave, though MLP_NORM has a
                                   name */
     enum mt_qk_norm qk_norm;
     const char *qk_norm_key; /* the switch that turns it on; NULL: always on */
     bool qk_norm_after_rope;
-    bool qkv_by_head;       /* rows of QKV: for each key-value head its queries, its key, its value */
-    bool interleaved;       /* rotary pairs are neighbours */
-    bool scales_queries;    /* by position: rope setting llama_4_scaling_beta */
-    bool scales_embeddings; /* by the square root of hidden_size */
-    bool keeps_padding_row; /* the padding token's embedding is trained */
+    bool qkv_by_head;     /* rows of QKV: for each key-value head its queries, its key, its value */
+    size_t qkv_parts;     /* rows of QKV: so many parts, each with its share of queries, values, keys */
+    bool input_first;     /* QKV, O, UP and DOWN are stored [in, out] */
+    bool value_norm;      /* values are normed by head, without weights */
+    bool unscaled_scores; /* attention's scores are not divided by the root of the head size */
+    bool interleaved;     /* rotary pairs are neighbours */
+    bool reversed;        /* rotary pairs turn the other way */
+    enum mt_positions positions; /* beside rotary ones, or in their place */
+    size_t position_offset;
+    struct mt_family_switch alibi; /* linear biases instead of rotary positions */
+    bool alibi_in_scores;          /* they are divided as the scores are; slopes are rounded to bfloat16 */
+    struct mt_family_switch norm_head;         /* rows of the output matrix are normed to length 1 */
+    bool logits_multiplied;                    /* by `logits_scaling`, not divided */
+    bool scales_queries;                       /* by position: rope setting llama_4_scaling_beta */
+    struct mt_family_switch scales_embeddings; /* by the square root of hidden_size */
+    bool keeps_padding_row;                    /* the padding token's embedding is trained */
     enum mt_window_rule windows;
     enum mt_rope_rule ropes;
 
-    /* Keys of config.json that this family understands beside the common ones; NULL-terminated. */
+    const char *prefix; /* of all names but the head's, which files of the bare model leave out; or NULL */
+
+    /* Keys of config.json that this family understands beside the common ones; NULL-terminated. "a.b": key b
+     * of the object a, whose other keys are checked likewise. */
     const char *const *keys;
     /* Settings that must have one value, or the mathematics is another: refused by name otherwise. Absent and
      * null are always fine. Ends with a NULL key, as `when` does. */
@@ -100,6 +125,8 @@ struct mt_family {
 const struct mt_family *mt_family_find(const char *model_type, const json_t *config);
 /* All entries, by name. */
 const struct mt_family *const *mt_family_table(size_t *count);
+/* Whether `keys` lists it. */
+bool mt_family_has_key(const struct mt_family *family, const char *key);
 /* "llama, mistral, ...": for messages; written to `buffer`, cut when too long. */
 const char *mt_family_list(char *buffer, size_t bytes);
 /* The table in Markdown, as docs/models.md has it; to be freed. NULL: out of memory. */

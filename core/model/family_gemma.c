@@ -13,7 +13,7 @@ static const struct mt_family families[] = {
         .qkv_bias = {"attention_bias", false},
         .output_bias = {"attention_bias", false},
         .norm_weight_offset = 1,
-        .scales_embeddings = true,
+        .scales_embeddings = ALWAYS,
         .keys = KEYS("attention_bias", "hidden_activation"),
         .fixed =
             FIXED({"use_bidirectional_attention", "false"}, {"hidden_activation", "\"gelu_pytorch_tanh\""}),
@@ -34,7 +34,7 @@ static const struct mt_family families[] = {
         .qkv_bias = {"attention_bias", false},
         .output_bias = {"attention_bias", false},
         .norm_weight_offset = 1,
-        .scales_embeddings = true,
+        .scales_embeddings = ALWAYS,
         .windows = MT_WINDOW_EVEN,
         .keys =
             KEYS("attention_bias", "hidden_activation", "attn_logit_softcapping", "final_logit_softcapping",
@@ -58,7 +58,7 @@ static const struct mt_family families[] = {
         .output_bias = {"attention_bias", false},
         .norm_weight_offset = 1,
         .qk_norm = MT_QK_NORM_HEAD,
-        .scales_embeddings = true,
+        .scales_embeddings = ALWAYS,
         .windows = MT_WINDOW_PATTERN,
         .ropes = MT_ROPE_BY_LAYER_TYPE,
         .keys =
@@ -85,7 +85,7 @@ static const struct mt_family families[] = {
         .qkv_bias = {"attention_bias", false},
         .output_bias = {"attention_bias", false},
         .norm_weight_offset = 1,
-        .scales_embeddings = true,
+        .scales_embeddings = ALWAYS,
         .windows = MT_WINDOW_EVEN,
         .keys = KEYS("attention_bias", "hidden_activation", "attn_logit_softcapping",
                      "final_logit_softcapping", "query_pre_attn_scalar", "sliding_window", "layer_types"),

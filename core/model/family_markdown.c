@@ -59,7 +59,22 @@ static void print_positions(FILE *out, const struct mt_family *family)
         [MT_ROPE_WINDOWED] = ", in layers with a window",
         [MT_ROPE_WINDOWED_IF_ANY] = ", not in full layers beside windows",
         [MT_ROPE_BY_LAYER_TYPE] = ", two kinds",
+        [MT_ROPE_NOWHERE] = "",
     };
+    static const char *const added[] = {
+        [MT_POSITIONS_NONE] = "none",
+        [MT_POSITIONS_LEARNED] = "learned",
+        [MT_POSITIONS_SINES] = "sines",
+        [MT_POSITIONS_SINES_TO_END] = "sines",
+    };
+    if (family->alibi.key || family->alibi.otherwise) {
+        fputs(family->alibi.key ? "linear biases if the config says so, else rotary" : "linear biases", out);
+        return;
+    }
+    if (family->ropes == MT_ROPE_NOWHERE) {
+        fputs(added[family->positions], out);
+        return;
+    }
     fprintf(out, "rotary%s%s%s", family->interleaved ? ", neighbours" : "",
             family->partial_rotary_factor > 0 ? ", part of a head" : "", rules[family->ropes]);
 }

@@ -1,5 +1,7 @@
 #include "core/model/head.h"
 
+#define NORM_ROWS_EPS 1e-30f /* of rows that are normed to length 1: none, but for rows of zeros */
+
 static const struct mt_group *group_of(const struct mt_layer_context *context)
 {
     return &context->model->groups[mt_model_head_group(context->model)];
@@ -40,9 +42,71 @@ void mt_head_bind_bias(const struct mt_layer_context *context, const void *weigh
     tile->bias_gradient = bias_gradient ? bias_gradient + tile->first : NULL;
 }
 
-int mt_head_norm(const struct mt_layer_context *context, const void *weights,
-                 const struct mt_head_chunk *chunk)
+int mt_head_norm_rows(const struct mt_layer_context *context, struct mt_head_tile *tile, void *room,
+                      float *rstd)
 {
+    if (!context->model->norm_head)
+        return 0;
+    tile->raw = tile->table;
+    tile->rstd = rstd;
+    int r = context->device->api->rms_norm(context->stream, &(struct mt_rms_norm_args){
+                                                                .x = tile->raw,
+                                                                .y = room,
+                                                                .rstd = rstd,
+                                                                .rows = tile->rows,
+                                                                .cols = context->model->embedding_size,
+                                                                .eps = NORM_ROWS_EPS,
+                                                                .dtype = context->dtype,
+                                                            });
+    tile->table = room;
+    return r;
+}
+
+int mt_head_norm_rows_backward(const struct mt_layer_context *context, const struct mt_head_tile *tile,
+                               float *wide)
+{
+    const size_t cols = context->model->embedding_size;
+    if (!tile->rstd || !tile->gradient)
+        return 0;
+    const void *raw = tile->raw;
+    if (context->dtype != MT_F32) {
+        int r =
+            context->device->api->cast(context->stream, &(struct mt_cast_args){.src = raw,
+                                                                               .dst = wide,
+                                                                               .count = tile->rows * cols,
+                                                                               .src_dtype = context->dtype,
+                                                                               .dst_dtype = MT_F32});
+        if (r)
+            return r;
+        raw = wide;
+    }
+    return context->device->api->rms_norm_backward(context->stream, &(struct mt_rms_norm_backward_args){
+                                                                        .x = raw,
+                                                                        .dy = tile->gradient,
+                                                                        .rstd = tile->rstd,
+                                                                        .dx = tile->gradient,
+                                                                        .rows = tile->rows,
+                                                                        .cols = cols,
+                                                                        .dtype = MT_F32,
+                                                                    });
+}
+
+/* The projection, or NULL. */
+static const struct mt_parameter *projection(const struct mt_layer_context *context)
+{
+    return group_of(context)->by_role[MT_ROLE_PROJECT_OUT];
+}
+
+static int norm(const struct mt_layer_context *context, const void *weights,
+                const struct mt_head_chunk *chunk)
+{
+    if (!context->model->final_norm) {
+        const size_t bytes = chunk->tokens * context->model->hidden_size * mt_dtype_bytes(context->dtype);
+        int r = chunk->normed == chunk->x
+                    ? 0
+                    : context->device->api->copy(context->stream, chunk->normed, chunk->x, bytes);
+        return r ? r : scale(context, chunk->normed, chunk->tokens);
+    }
     int r = context->device->api->rms_norm(context->stream,
                                            &(struct mt_rms_norm_args){
                                                .x = chunk->x,
@@ -61,16 +125,40 @@ int mt_head_norm(const struct mt_layer_context *context, const void *weights,
     return r ? r : scale(context, chunk->normed, chunk->tokens);
 }
 
+int mt_head_norm(const struct mt_layer_context *context, const void *weights,
+                 const struct mt_head_chunk *chunk)
+{
+    int r = norm(context, weights, chunk);
+    if (r || !projection(context))
+        return r;
+    return context->device->api->linear(context->stream,
+                                        &(struct mt_linear_args){
+                                            .x = chunk->normed,
+                                            .weight = weight(context, weights, MT_ROLE_PROJECT_OUT),
+                                            .y = chunk->projected,
+                                            .tokens = chunk->tokens,
+                                            .in_features = context->model->hidden_size,
+                                            .out_features = context->model->embedding_size,
+                                            .dtype = context->dtype,
+                                        });
+}
+
+/* What the output matrix reads, dense. */
+static const void *output_input(const struct mt_layer_context *context, const struct mt_head_chunk *chunk)
+{
+    return projection(context) ? chunk->projected : chunk->normed;
+}
+
 int mt_head_logits(const struct mt_layer_context *context, const struct mt_head_chunk *chunk,
                    const struct mt_head_tile *tile)
 {
     return context->device->api->linear(context->stream, &(struct mt_linear_args){
-                                                             .x = chunk->normed,
+                                                             .x = output_input(context, chunk),
                                                              .weight = tile->table,
                                                              .bias = tile->bias,
                                                              .y = chunk->logits,
                                                              .tokens = chunk->tokens,
-                                                             .in_features = context->model->hidden_size,
+                                                             .in_features = context->model->embedding_size,
                                                              .out_features = tile->rows,
                                                              .softcap = context->model->logit_softcap,
                                                              .dtype = context->dtype,
@@ -115,7 +203,7 @@ int mt_head_backward(const struct mt_layer_context *context, const struct mt_hea
                      const struct mt_head_tile *tile, float grad_scale, bool accumulate)
 {
     const struct mt_device_api *api = context->device->api;
-    const size_t hidden = context->model->hidden_size;
+    const size_t width = context->model->embedding_size;
     int r = api->cross_entropy_backward(context->stream, &(struct mt_cross_entropy_backward_args){
                                                              .logits = chunk->logits,
                                                              .labels = chunk->labels,
@@ -133,7 +221,7 @@ int mt_head_backward(const struct mt_layer_context *context, const struct mt_hea
                                                             .weight = tile->table,
                                                             .dx = chunk->dx,
                                                             .tokens = chunk->tokens,
-                                                            .in_features = hidden,
+                                                            .in_features = width,
                                                             .out_features = tile->rows,
                                                             .accumulate = tile->first > 0,
                                                             .dtype = context->dtype,
@@ -142,21 +230,61 @@ int mt_head_backward(const struct mt_layer_context *context, const struct mt_hea
         return r;
     return api->linear_backward_weight(context->stream, &(struct mt_linear_backward_weight_args){
                                                             .dy = chunk->logits,
-                                                            .x = chunk->normed,
+                                                            .x = output_input(context, chunk),
                                                             .dweight = tile->gradient,
                                                             .dbias = tile->bias_gradient,
                                                             .tokens = chunk->tokens,
-                                                            .in_features = hidden,
+                                                            .in_features = width,
                                                             .out_features = tile->rows,
                                                             .accumulate = accumulate,
                                                             .dtype = context->dtype,
                                                         });
 }
 
+/* dx, the gradient of what was projected, becomes that of what was normed. */
+static int projection_backward(const struct mt_layer_context *context, const void *weights, float *gradients,
+                               const struct mt_head_chunk *chunk, bool accumulate)
+{
+    const struct mt_device_api *api = context->device->api;
+    const size_t hidden = context->model->hidden_size, narrow = context->model->embedding_size;
+    float *dweight = gradient(context, gradients, MT_ROLE_PROJECT_OUT);
+    int r = 0;
+    if (dweight) { /* with tiles, another chunk's rows may stand there by now */
+        r = norm(context, weights, chunk);
+        r = r ? r
+              : api->linear_backward_weight(context->stream, &(struct mt_linear_backward_weight_args){
+                                                                 .dy = chunk->dx,
+                                                                 .x = chunk->normed,
+                                                                 .dweight = dweight,
+                                                                 .tokens = chunk->tokens,
+                                                                 .in_features = hidden,
+                                                                 .out_features = narrow,
+                                                                 .accumulate = accumulate,
+                                                                 .dtype = context->dtype,
+                                                             });
+    }
+    r = r ? r
+          : api->linear_backward_input(context->stream,
+                                       &(struct mt_linear_backward_input_args){
+                                           .dy = chunk->dx,
+                                           .weight = weight(context, weights, MT_ROLE_PROJECT_OUT),
+                                           .dx = chunk->projected,
+                                           .tokens = chunk->tokens,
+                                           .in_features = hidden,
+                                           .out_features = narrow,
+                                           .dtype = context->dtype,
+                                       });
+    const size_t bytes = chunk->tokens * hidden * mt_dtype_bytes(context->dtype);
+    return r ? r : api->copy(context->stream, chunk->dx, chunk->projected, bytes);
+}
+
 int mt_head_norm_backward(const struct mt_layer_context *context, const void *weights, float *gradients,
                           const struct mt_head_chunk *chunk, bool accumulate)
 {
-    int r = scale(context, chunk->dx, chunk->tokens);
+    int r = projection(context) ? projection_backward(context, weights, gradients, chunk, accumulate) : 0;
+    r = r ? r : scale(context, chunk->dx, chunk->tokens);
+    if (!context->model->final_norm)
+        return r;
     return r ? r
              : context->device->api->rms_norm_backward(
                    context->stream, &(struct mt_rms_norm_backward_args){

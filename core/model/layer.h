@@ -19,6 +19,9 @@ struct mt_layer_context {
     const struct mt_model *model;
     enum mt_dtype dtype;               /* of activations and weights */
     const struct mt_rope_table *ropes; /* [model->num_ropes] */
+    const float *alibi;                /* device, [num_heads]; NULL where the model has none */
+    const float *sines;                /* device, [num_positions, hidden_size]; likewise */
+    size_t num_positions;
 };
 
 /* The tokens that run through a layer at a time: documents one after another. */
@@ -67,7 +70,7 @@ struct mt_layer_template {
                   void *y, void *activations, void *scratch);
 };
 
-/* Pre-norm attention and gated MLP on one residual stream: the llama family. */
+/* Attention and an MLP on one residual stream, with what dense families differ in. */
 extern const struct mt_layer_template mt_layer_dense_attention;
 
 /* The calls. `weights` and `gradients` are the starts of the layer's slabs in device memory.

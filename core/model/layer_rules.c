@@ -102,6 +102,7 @@ int mt_layer_rules_read(struct mt_model *model, const json_t *config, size_t hea
         .partial_rotary_factor = family->partial_rotary_factor > 0 ? family->partial_rotary_factor : 1,
         .head_dim = head_dim,
         .interleaved = family->interleaved,
+        .reversed = family->reversed,
         .arena = model->arena,
     };
     *rules = (struct mt_layer_rules){.family = family, .no_rope_interval = 4};
@@ -115,8 +116,14 @@ int mt_layer_rules_read(struct mt_model *model, const json_t *config, size_t hea
                                &rules->no_rope_interval, error);
     }
     r = r ? r : read_window(config, rules, error);
-    r = r ? r : read_ropes(model, &source, error);
-    rules->scaled_queries = model->ropes[ROPE_QUERIES].query_beta > 0;
+    rules->rotary = family->ropes != MT_ROPE_NOWHERE && !model->alibi;
+    if (rules->rotary && head_dim % 2)
+        return r ? r
+                 : mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                                "config: the head size %zu must be even for rotary positions", head_dim);
+    if (rules->rotary)
+        r = r ? r : read_ropes(model, &source, error);
+    rules->scaled_queries = rules->rotary && model->ropes[ROPE_QUERIES].query_beta > 0;
     return r;
 }
 
@@ -132,8 +139,8 @@ static int slides(const struct mt_layer_rules *rules, size_t index, bool *slidin
 {
     if (rules->types) {
         const char *type = json_string_value(json_array_get(rules->types, index));
-        *sliding = type && strcmp(type, "sliding_attention") == 0;
-        if (!*sliding && (!type || strcmp(type, "full_attention") != 0))
+        *sliding = type && (strcmp(type, "sliding_attention") == 0 || strcmp(type, "local") == 0);
+        if (!*sliding && (!type || (strcmp(type, "full_attention") != 0 && strcmp(type, "global") != 0)))
             return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
                                 "config: layer type `%s` is not supported for %s", type ? type : "",
                                 rules->family->model_type);
@@ -172,6 +179,7 @@ int mt_layer_rules_apply(const struct mt_layer_rules *rules, size_t index, struc
     layer->rope = ROPE_FULL;
     switch (rules->family->ropes) {
     case MT_ROPE_EVERYWHERE:
+    case MT_ROPE_NOWHERE:
         break;
     case MT_ROPE_LISTED:
         turns = has_rope_listed(rules, index);
@@ -186,7 +194,7 @@ int mt_layer_rules_apply(const struct mt_layer_rules *rules, size_t index, struc
         layer->rope = sliding ? ROPE_SLIDING : ROPE_FULL;
         break;
     }
-    layer->rope = turns ? layer->rope : MT_ROPE_NONE;
+    layer->rope = turns && rules->rotary ? layer->rope : MT_ROPE_NONE;
     layer->query_rope = layer->rope == ROPE_FULL && rules->scaled_queries ? ROPE_QUERIES : layer->rope;
     return r;
 }

@@ -9,6 +9,7 @@ struct mt_layer_rules {
     const json_t *types;   /* `layer_types`, or NULL */
     const json_t *no_rope; /* `no_rope_layers`, or NULL */
     size_t window;         /* 0: no layer has one */
+    bool rotary;           /* any layer turns queries and keys */
     bool scaled_queries;   /* queries have a rope of their own */
     size_t window_from, window_pattern, no_rope_interval;
 };

@@ -8,6 +8,7 @@
 #include "core/model/layer.h"
 #include "core/model/layer_rules.h"
 #include "core/model/parameters.h"
+#include "core/model/positions.h"
 
 #include <math.h>
 #include <string.h>
@@ -21,8 +22,9 @@ struct shape {
     size_t num_heads, num_kv_heads, head_dim, intermediate_size;
     enum mt_activation activation;
     struct mt_biases biases;
-    bool parallel, qk_norm;
-    double attention_scale, attention_softcap, residual_scale;
+    bool parallel, qk_norm, residual_normed, xielu, alibi;
+    bool scale_by_layer; /* scores are divided by the layer's number, from 1 */
+    double attention_scale, attention_softcap, residual_scale, qkv_clip;
 };
 
 static int read_switch(const json_t *config, const struct mt_family_switch *family, bool *value,
@@ -38,11 +40,16 @@ static int read_sizes(struct mt_model *model, const json_t *config, struct shape
     int r = mt_config_size(config, "vocab_size", MAX_VOCABULARY, true, &model->vocab_size, error);
     r = r ? r : mt_config_size(config, "hidden_size", MAX_WIDTH, true, &model->hidden_size, error);
     r = r ? r : mt_config_size(config, "num_hidden_layers", MAX_LAYERS, true, &model->num_layers, error);
+    size_t factor = model->family->mlp_factor;
+    if (model->family->mlp_factor_key)
+        r = r ? r : mt_config_size(config, model->family->mlp_factor_key, 1024, false, &factor, error);
     r = r ? r
-          : mt_config_size(config, "intermediate_size", MAX_WIDTH, !model->family->mlp_factor,
-                           &shape->intermediate_size, error);
+          : mt_config_size(config, "intermediate_size", MAX_WIDTH, !factor, &shape->intermediate_size, error);
     if (!shape->intermediate_size)
-        shape->intermediate_size = model->family->mlp_factor * model->hidden_size;
+        shape->intermediate_size = factor * model->hidden_size;
+    model->embedding_size = model->hidden_size;
+    r = r ? r
+          : mt_config_size(config, "word_embed_proj_dim", MAX_WIDTH, false, &model->embedding_size, error);
     r = r ? r : mt_config_size(config, "num_attention_heads", MAX_WIDTH, true, &shape->num_heads, error);
     model->max_position_embeddings = 2048;
     r = r ? r
@@ -54,8 +61,22 @@ static int read_sizes(struct mt_model *model, const json_t *config, struct shape
     shape->head_dim = model->family->head_dim;
     r = mt_config_size(config, "num_key_value_heads", MAX_WIDTH, false, &shape->num_kv_heads, error);
     r = r ? r : mt_config_size(config, "head_dim", MAX_WIDTH, false, &shape->head_dim, error);
+    bool multi_query;
+    r = r ? r : read_switch(config, &model->family->multi_query, &multi_query, error);
     if (r)
         return r;
+    if (multi_query)
+        shape->num_kv_heads = 1;
+    else if (model->family->multi_query.key)
+        shape->num_kv_heads = shape->num_heads;
+    const bool projected = model->family->names[MT_ROLE_PROJECT_IN] != NULL;
+    if (model->embedding_size > model->hidden_size ||
+        (model->embedding_size < model->hidden_size && !projected))
+        return mt_error_set(
+            error, -ENOTSUP, MT_REASON_BAD_MODEL,
+            "config: `word_embed_proj_dim` %zu beside hidden_size %zu is not supported for this "
+            "architecture",
+            model->embedding_size, model->hidden_size);
     if (!shape->head_dim) {
         if (model->hidden_size % shape->num_heads)
             return mt_error_set(
@@ -69,9 +90,12 @@ static int read_sizes(struct mt_model *model, const json_t *config, struct shape
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
                             "config: num_attention_heads %zu is not divisible by num_key_value_heads %zu",
                             shape->num_heads, shape->num_kv_heads);
-    if (shape->head_dim % 2)
-        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
-                            "config: the head size %zu must be even for rotary positions", shape->head_dim);
+    if (model->family->qkv_parts && shape->num_heads % model->family->qkv_parts)
+        return mt_error_set(
+            error, -EINVAL, MT_REASON_BAD_MODEL,
+            "config: num_attention_heads %zu is not divisible by the %zu parts of the query, key "
+            "and value matrix",
+            shape->num_heads, model->family->qkv_parts);
     return 0;
 }
 
@@ -89,11 +113,19 @@ static int read_scales(struct mt_model *model, const json_t *config, struct shap
 {
     const struct mt_family *family = model->family;
     double scalar = family->query_scalar ? family->query_scalar : (double)shape->head_dim;
-    double embedding = family->scales_embeddings ? sqrt((double)model->hidden_size) : 1;
-    double logit = family->logit_scale ? family->logit_scale : 1, divisor = 1, softcap;
+    double embedding = 1, logit = family->logit_scale ? family->logit_scale : 1, divisor = 1, softcap;
+    bool scaled = false, divided = !family->unscaled_scores;
     int r = mt_config_number(config, "query_pre_attn_scalar", &scalar, error);
-    shape->attention_scale = 1 / sqrt(scalar);
+    r = r ? r : read_switch(config, &family->scales_embeddings, &scaled, error);
+    if (scaled)
+        embedding = sqrt((double)model->hidden_size);
+    if (mt_family_has_key(family, "scale_attn_weights"))
+        r = r ? r : mt_config_bool(config, "scale_attn_weights", &divided, error);
+    r = r ? r : mt_config_bool(config, "scale_attn_by_inverse_layer_idx", &shape->scale_by_layer, error);
+    shape->attention_scale = divided ? 1 / sqrt(scalar) : 1;
     shape->residual_scale = 1;
+    r = r ? r : mt_config_number(config, "softmax_scale", &shape->attention_scale, error);
+    r = r ? r : mt_config_number(config, "clip_qkv", &shape->qkv_clip, error);
     r = r ? r : mt_config_number(config, "attention_multiplier", &shape->attention_scale, error);
     r = r ? r : mt_config_number(config, "residual_multiplier", &shape->residual_scale, error);
     r = r ? r : mt_config_number(config, "embedding_multiplier", &embedding, error);
@@ -109,6 +141,10 @@ static int read_scales(struct mt_model *model, const json_t *config, struct shap
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "config: `%s` must be above 0",
                             scalar > 0 ? "logits_scaling" : "query_pre_attn_scalar");
     model->embedding_scale = (float)embedding;
+    if (family->logits_multiplied)
+        divisor = 1 / divisor;
+    if (model->norm_head)
+        logit /= sqrt((double)model->hidden_size);
     model->logit_scale = (float)(logit / divisor);
     model->logit_softcap = (float)softcap;
     return 0;
@@ -122,7 +158,13 @@ static int read_shape(struct mt_model *model, const json_t *config, struct shape
     model->tied = family->tied;
     model->initializer_range = 0.02;
     shape->qk_norm = family->qk_norm != MT_QK_NORM_NONE && !family->qk_norm_key;
+    shape->biases.norm_weight = true;
     int r = read_sizes(model, config, shape, error);
+    r = r ? r : read_switch(config, &family->norm_head, &model->norm_head, error);
+    r = r ? r : read_switch(config, &family->alibi, &shape->alibi, error);
+    r = r ? r : read_switch(config, &family->residual_normed, &shape->residual_normed, error);
+    if (family->norm_weight_key)
+        r = r ? r : mt_config_bool(config, family->norm_weight_key, &shape->biases.norm_weight, error);
     r = r ? r : read_scales(model, config, shape, error);
     r = r ? r : mt_config_number(config, family->eps_key ? family->eps_key : "rms_norm_eps", &eps, error);
     r = r ? r : mt_config_number(config, "initializer_range", &model->initializer_range, error);
@@ -137,7 +179,9 @@ static int read_shape(struct mt_model *model, const json_t *config, struct shape
         r = mt_config_bool(config, family->qk_norm_key, &shape->qk_norm, error);
     r = r ? r
           : mt_config_activation(config, family->activation_key ? family->activation_key : "hidden_act",
-                                 family->activation ? family->activation : "silu", &shape->activation, error);
+                                 family->activation ? family->activation : "silu",
+                                 family->names[MT_ROLE_XIELU_ALPHA_P] ? &shape->xielu : NULL,
+                                 &shape->activation, error);
     r = r ? r : mt_config_dtype(config, &model->source_dtype, error);
     const json_t *padding = json_object_get(config, "pad_token_id");
     model->padding_id =
@@ -145,7 +189,37 @@ static int read_shape(struct mt_model *model, const json_t *config, struct shape
     model->norm_eps = (float)eps;
     model->norm_weight_offset = family->norm_weight_offset;
     model->norm_centered = family->layer_norm;
+    model->positions = family->positions;
+    model->position_offset = family->position_offset;
+    model->entry_norm = family->plain_entry_norm || family->names[MT_ROLE_EMBEDDING_NORM];
+    model->final_norm = family->plain_norms || family->names[MT_ROLE_FINAL_NORM];
     return r;
+}
+
+/* Slopes of linear biases, as they are added to scaled scores. */
+static int make_alibi(struct mt_model *model, const json_t *config, const struct shape *shape,
+                      struct mt_error *error)
+{
+    double most = 8;
+    if (!shape->alibi)
+        return 0;
+    int r = mt_config_number(config, "alibi_bias_max", &most, error);
+    if (r)
+        return r;
+    float *slopes = mt_arena_alloc(model->arena, shape->num_heads, sizeof *slopes);
+    if (!slopes)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the list of slopes");
+    mt_alibi_slopes(shape->num_heads, most, slopes);
+    for (size_t h = 0; h < shape->num_heads && model->family->alibi_in_scores; h++)
+        slopes[h] = mt_bf16_to_float(mt_bf16_from_float(slopes[h])) * (float)shape->attention_scale;
+    model->alibi = slopes;
+    return 0;
+}
+
+static bool has_entry(const struct mt_model *model)
+{
+    return model->positions != MT_POSITIONS_NONE || model->entry_norm ||
+           model->embedding_size != model->hidden_size;
 }
 
 static int build_layers(struct mt_model *model, const struct shape *shape, const struct mt_layer_rules *rules,
@@ -164,10 +238,21 @@ static int build_layers(struct mt_model *model, const struct shape *shape, const
             .num_heads = shape->num_heads,
             .num_kv_heads = shape->num_kv_heads,
             .head_dim = shape->head_dim,
-            .attention_scale = (float)shape->attention_scale,
+            .attention_scale =
+                (float)(shape->attention_scale / (shape->scale_by_layer ? (double)(i + 1) : 1)),
             .attention_softcap = (float)shape->attention_softcap,
             .qk_norm = shape->qk_norm ? family->qk_norm : MT_QK_NORM_NONE,
+            .alibi = shape->alibi,
             .qkv_by_head = family->qkv_by_head,
+            .qkv_parts = family->qkv_parts,
+            .qkv_clip = (float)shape->qkv_clip,
+            .value_norm = family->value_norm,
+            .xielu = shape->xielu,
+            .entry = i == 0 && has_entry(model),
+            .attention_sub_norm = names[MT_ROLE_ATTENTION_SUB_NORM] != NULL,
+            .mlp_sub_norm = names[MT_ROLE_MLP_SUB_NORM] != NULL,
+            .norm_after_sum = family->norm_after_sum,
+            .residual_normed = shape->residual_normed,
             .qk_norm_after_rope = family->qk_norm_after_rope,
             .intermediate_size = shape->intermediate_size,
             .gated = names[MT_ROLE_GATE] || names[MT_ROLE_GATE_UP],
@@ -197,7 +282,7 @@ static json_t *with_usual_keys(const struct mt_family *family, const json_t *con
     json_t *copy = json_copy((json_t *)(uintptr_t)config);
     for (const struct mt_family_renamed *renamed = family->renamed; copy && renamed && renamed->own;
          renamed++) {
-        json_t *value = json_object_get(config, renamed->own);
+        json_t *value = mt_config_at(config, renamed->own);
         if (value && !json_is_null(value))
             json_object_set(copy, renamed->usual, value);
     }
@@ -225,6 +310,7 @@ static int build(struct mt_model *model, const json_t *config, bool strict, stru
                          "out of memory for the model's description");
     config = usual;
     r = r ? r : read_shape(model, config, &shape, error);
+    r = r ? r : make_alibi(model, config, &shape, error);
     r = r ? r : mt_layer_rules_read(model, config, shape.head_dim, &rules, error);
     r = r ? r : build_layers(model, &shape, &rules, error);
     return r ? r : mt_parameters_build(model, &shape.biases, error);

@@ -36,6 +36,8 @@ struct mt_parameter {
                             when frozen */
     bool decay;          /* weight decay applies: not to one-dimensional ones */
     bool frozen;         /* not trained: no optimizer state, no gradient */
+    bool buffer;         /* saved and used, but never trained, and no parameter by transformers' count */
+    bool input_first;    /* a matrix stored [in, out] */
 };
 
 /* What lies in one slab and travels as one. Group 0 is the embedding, 1 to num_layers the layers, the last
@@ -66,14 +68,24 @@ struct mt_layer {
     size_t query_rope; /* of queries: the same but where queries are scaled by position */
     size_t window;     /* > 0: a token sees so many keys, itself included */
     float attention_scale, attention_softcap;
-    bool qkv_by_head; /* rows of QKV: for each key-value head its queries, its key, its value */
+    bool alibi;        /* linear biases: mt_model.alibi */
+    bool qkv_by_head;  /* rows of QKV: for each key-value head its queries, its key, its value */
+    size_t qkv_parts;  /* > 0: rows of QKV in so many parts, each with its share of queries, values, keys */
+    float qkv_clip;    /* > 0: queries, keys and values are clipped to it */
+    bool value_norm;   /* values are RMS-normed by head, without weights */
+    bool value_is_key; /* there is no V: values are made of K's result too, before its norm */
     enum mt_qk_norm qk_norm;
     bool qk_norm_after_rope;
     size_t intermediate_size;
     bool gated;
     enum mt_activation activation;
+    bool xielu;                              /* instead of it, with curvatures of its own */
+    bool entry;                              /* the first one, where something stands before it */
     bool attention_norm, mlp_norm;           /* of what a half reads */
+    bool attention_sub_norm, mlp_sub_norm;   /* of what its last product reads */
     bool post_attention_norm, post_mlp_norm; /* of what it adds to the residual stream */
+    bool norm_after_sum;                     /* those two: of the sum instead */
+    bool residual_normed;                    /* a half's result is added to its norm's, not to the stream */
     bool parallel;                           /* both halves read the layer's input */
     float residual_scale;                    /* on what is added */
     bool norm_centered;                      /* layer norm instead of RMS norm */
@@ -82,19 +94,34 @@ struct mt_layer {
 #define MT_ROPE_NONE SIZE_MAX
 #define MT_MODEL_MAX_ROPES 3
 
+/* What is added to the embedding's rows by position. */
+enum mt_positions {
+    MT_POSITIONS_NONE,         /* rotary positions or linear biases are elsewhere */
+    MT_POSITIONS_LEARNED,      /* MT_ROLE_POSITIONS */
+    MT_POSITIONS_SINES,        /* sines, then cosines, of position / 10000^(2 i / hidden_size) */
+    MT_POSITIONS_SINES_TO_END, /* the same with i / (hidden_size / 2 - 1): the last is 1 / 10000 */
+};
+
 struct mt_model {
     struct mt_arena *arena; /* owns all that this struct points to */
     const struct mt_family *family;
     json_t *config; /* as read, or the present form from scratch */
 
     size_t hidden_size, vocab_size, num_layers;
+    size_t embedding_size; /* of the tables' rows: hidden_size, or less where projections stand between */
     size_t max_position_embeddings;
-    size_t kv_size; /* num_kv_heads * head_dim of the widest layer: a row of a key cache */
+    enum mt_positions positions;
+    size_t position_offset; /* position p has row p + this of its table */
+    bool entry_norm;        /* of the embedding's rows */
+    const float *alibi;     /* [num_heads] of the layers: slopes of linear biases, or NULL */
+    size_t kv_size;         /* num_kv_heads * head_dim of the widest layer: a row of a key cache */
     int64_t
         padding_id; /* nn.Embedding's padding_idx: its row gets no gradient from the input side; -1: none */
     bool tied;      /* the output matrix is the embedding table */
     float norm_eps, norm_weight_offset; /* of the final norm */
     bool norm_centered;
+    bool final_norm;       /* false: the head reads the last layer's output */
+    bool norm_head;        /* rows of the output matrix are normed to length 1 */
     float embedding_scale; /* on the table's rows as they enter; the tied head reads the raw table */
     float logit_scale;     /* logits = softcap(logit_scale * head(norm(x))) */
     float logit_softcap;   /* 0: none */
@@ -109,6 +136,7 @@ struct mt_model {
     size_t num_parameters;               /* tensors */
     struct mt_parameter *parameters;     /* by group, by role */
     size_t total_count, trainable_count; /* elements, without gaps */
+    size_t buffer_count;                 /* of total_count, those that are never trained */
 
     json_t *notes; /* array of strings for the user ("attention_dropout 0.1 is not applied") */
 };

@@ -36,6 +36,9 @@ static bool is_bias(enum mt_role role)
     case MT_ROLE_DOWN_BIAS:
     case MT_ROLE_FINAL_NORM_BIAS:
     case MT_ROLE_HEAD_BIAS:
+    case MT_ROLE_EMBEDDING_NORM_BIAS:
+    case MT_ROLE_POST_ATTENTION_NORM_BIAS:
+    case MT_ROLE_POST_MLP_NORM_BIAS:
         return true;
     default:
         return false;
@@ -52,41 +55,79 @@ static bool is_norm(enum mt_role role)
     case MT_ROLE_MLP_NORM:
     case MT_ROLE_POST_MLP_NORM:
     case MT_ROLE_FINAL_NORM:
+    case MT_ROLE_EMBEDDING_NORM:
+    case MT_ROLE_ATTENTION_SUB_NORM:
+    case MT_ROLE_MLP_SUB_NORM:
         return true;
     default:
         return false;
     }
 }
 
-/* Whether a layer whose family has a name for the role has the parameter. */
-static bool layer_has(const struct mt_layer *layer, const struct mt_biases *biases, enum mt_role role)
+/* Saved with the weights and used, but never trained. */
+static bool is_buffer(enum mt_role role)
 {
+    return role == MT_ROLE_XIELU_BETA || role == MT_ROLE_XIELU_EPS || role == MT_ROLE_LAYER_SCALAR;
+}
+
+/* One number without a dimension. */
+static bool is_scalar(enum mt_role role)
+{
+    return role == MT_ROLE_XIELU_BETA || role == MT_ROLE_XIELU_EPS;
+}
+
+/* Whether a layer whose family has a name for the role has the parameter. */
+static bool layer_has(const struct mt_model *model, const struct mt_layer *layer,
+                      const struct mt_biases *biases, enum mt_role role)
+{
+    const bool weight = biases->norm_weight, bias = weight && biases->norm;
     switch (role) {
+    case MT_ROLE_PROJECT_IN:
+        return layer->entry && model->embedding_size != model->hidden_size;
+    case MT_ROLE_POSITIONS:
+        return layer->entry;
+    case MT_ROLE_EMBEDDING_NORM:
+        return layer->entry && weight;
+    case MT_ROLE_EMBEDDING_NORM_BIAS:
+        return layer->entry && bias;
     case MT_ROLE_ATTENTION_NORM:
-        return layer->attention_norm;
+        return layer->attention_norm && weight;
     case MT_ROLE_ATTENTION_NORM_BIAS:
-        return layer->attention_norm && biases->norm;
+        return layer->attention_norm && bias;
     case MT_ROLE_MLP_NORM:
-        return layer->mlp_norm;
+        return layer->mlp_norm && weight;
     case MT_ROLE_MLP_NORM_BIAS:
-        return layer->mlp_norm && biases->norm;
+        return layer->mlp_norm && bias;
     case MT_ROLE_POST_ATTENTION_NORM:
-        return layer->post_attention_norm;
+        return layer->post_attention_norm && weight;
+    case MT_ROLE_POST_ATTENTION_NORM_BIAS:
+        return layer->post_attention_norm && bias;
     case MT_ROLE_POST_MLP_NORM:
-        return layer->post_mlp_norm;
+        return layer->post_mlp_norm && weight;
+    case MT_ROLE_POST_MLP_NORM_BIAS:
+        return layer->post_mlp_norm && bias;
     case MT_ROLE_Q_NORM:
     case MT_ROLE_K_NORM:
         return layer->qk_norm != MT_QK_NORM_NONE;
     case MT_ROLE_Q_NORM_BIAS:
     case MT_ROLE_K_NORM_BIAS:
-        return layer->qk_norm != MT_QK_NORM_NONE && biases->norm;
+        return layer->qk_norm != MT_QK_NORM_NONE && bias;
+    case MT_ROLE_V:
+        return !layer->value_is_key;
+    case MT_ROLE_XIELU_ALPHA_P:
+    case MT_ROLE_XIELU_ALPHA_N:
+    case MT_ROLE_XIELU_BETA:
+    case MT_ROLE_XIELU_EPS:
+        return layer->xielu;
     case MT_ROLE_Q_BIAS:
     case MT_ROLE_K_BIAS:
-    case MT_ROLE_V_BIAS:
     case MT_ROLE_QKV_BIAS:
         return biases->qkv;
+    case MT_ROLE_V_BIAS:
+        return biases->qkv && !layer->value_is_key;
     case MT_ROLE_O_BIAS:
-        return biases->output;
+        return biases->output &&
+               (!model->family->output_bias_last || layer == &model->layers[model->num_layers - 1]);
     case MT_ROLE_GATE_BIAS:
     case MT_ROLE_UP_BIAS:
     case MT_ROLE_DOWN_BIAS:
@@ -99,8 +140,12 @@ static bool layer_has(const struct mt_layer *layer, const struct mt_biases *bias
 static bool head_has(const struct mt_model *model, const struct mt_biases *biases, enum mt_role role)
 {
     switch (role) {
+    case MT_ROLE_FINAL_NORM:
+        return model->final_norm && biases->norm_weight;
     case MT_ROLE_FINAL_NORM_BIAS:
-        return biases->norm;
+        return model->final_norm && biases->norm_weight && biases->norm;
+    case MT_ROLE_PROJECT_OUT:
+        return model->embedding_size != model->hidden_size;
     case MT_ROLE_HEAD_BIAS:
         return biases->head;
     case MT_ROLE_HEAD:
@@ -115,6 +160,12 @@ static bool in_layer(enum mt_role role)
     return role > MT_ROLE_EMBEDDING && role < MT_ROLE_FINAL_NORM;
 }
 
+static bool is_input_first(const struct mt_family *family, enum mt_role role)
+{
+    return family->input_first &&
+           (role == MT_ROLE_QKV || role == MT_ROLE_O || role == MT_ROLE_UP || role == MT_ROLE_DOWN);
+}
+
 /* Rows and columns; columns 0 for one dimension. */
 static bool shape_of(const struct mt_model *model, const struct mt_layer *layer, enum mt_role role,
                      size_t shape[2])
@@ -126,7 +177,7 @@ static bool shape_of(const struct mt_model *model, const struct mt_layer *layer,
             return false;
         wide = layer->intermediate_size;
     }
-    const size_t hidden = model->hidden_size;
+    const size_t hidden = model->hidden_size, narrow = model->embedding_size;
     const enum mt_qk_norm qk = layer ? layer->qk_norm : MT_QK_NORM_NONE;
     const size_t dim = layer ? layer->head_dim : 0;
     const size_t rows[2] = {qk == MT_QK_NORM_PER_HEAD ? layer->num_heads
@@ -137,7 +188,21 @@ static bool shape_of(const struct mt_model *model, const struct mt_layer *layer,
                                                       : dim};
     const size_t columns = qk == MT_QK_NORM_PER_HEAD ? dim : 0;
     const size_t shapes[MT_NUM_ROLES][2] = {
-        [MT_ROLE_EMBEDDING] = {model->vocab_size, hidden},
+        [MT_ROLE_EMBEDDING] = {model->vocab_size, narrow},
+        [MT_ROLE_PROJECT_IN] = {hidden, narrow},
+        [MT_ROLE_POSITIONS] = {model->max_position_embeddings + model->position_offset, hidden},
+        [MT_ROLE_EMBEDDING_NORM] = {hidden, 0},
+        [MT_ROLE_EMBEDDING_NORM_BIAS] = {hidden, 0},
+        [MT_ROLE_ATTENTION_SUB_NORM] = {q, 0},
+        [MT_ROLE_MLP_SUB_NORM] = {wide, 0},
+        [MT_ROLE_POST_ATTENTION_NORM_BIAS] = {hidden, 0},
+        [MT_ROLE_POST_MLP_NORM_BIAS] = {hidden, 0},
+        [MT_ROLE_XIELU_ALPHA_P] = {1, 0},
+        [MT_ROLE_XIELU_ALPHA_N] = {1, 0},
+        [MT_ROLE_XIELU_BETA] = {1, 0},
+        [MT_ROLE_XIELU_EPS] = {1, 0},
+        [MT_ROLE_LAYER_SCALAR] = {1, 0},
+        [MT_ROLE_PROJECT_OUT] = {narrow, hidden},
         [MT_ROLE_ATTENTION_NORM] = {hidden, 0},
         [MT_ROLE_ATTENTION_NORM_BIAS] = {hidden, 0},
         [MT_ROLE_QKV] = {q + 2 * kv, hidden},
@@ -168,9 +233,11 @@ static bool shape_of(const struct mt_model *model, const struct mt_layer *layer,
         [MT_ROLE_DOWN] = {hidden, wide},
         [MT_ROLE_DOWN_BIAS] = {hidden, 0},
         [MT_ROLE_FINAL_NORM] = {hidden, 0},
-        [MT_ROLE_HEAD] = {model->vocab_size, hidden},
+        [MT_ROLE_HEAD] = {model->vocab_size, narrow},
     };
-    memcpy(shape, shapes[role], sizeof shapes[role]);
+    const bool turned = is_input_first(model->family, role);
+    shape[0] = shapes[role][turned];
+    shape[1] = shapes[role][!turned];
     return true;
 }
 
@@ -182,7 +249,7 @@ static int add(struct mt_model *model, struct mt_group *group, size_t layer_numb
     size_t shape[2], after;
 
     bool fits = shape_of(model, layer, role, shape);
-    p->rank = shape[1] ? 2 : 1;
+    p->rank = shape[1] ? 2 : is_scalar(role) ? 0 : 1;
     p->shape[0] = shape[0];
     p->shape[1] = shape[1];
     fits = fits && mt_size_mul(shape[0], shape[1] ? shape[1] : 1, &p->count);
@@ -203,6 +270,9 @@ static int add(struct mt_model *model, struct mt_group *group, size_t layer_numb
     p->group = group->index;
     p->role = role;
     p->decay = p->rank > 1;
+    p->buffer = p->frozen = is_buffer(role);
+    p->input_first = is_input_first(model->family, role);
+    model->buffer_count += p->buffer ? p->count : 0;
     group->by_role[role] = p;
     group->num_parameters++;
     return 0;
@@ -227,7 +297,7 @@ int mt_parameters_build(struct mt_model *model, const struct mt_biases *biases, 
             const bool has = model->family->names[role] &&
                              (embedding        ? role == MT_ROLE_EMBEDDING
                               : head           ? role >= MT_ROLE_FINAL_NORM && head_has(model, biases, role)
-                              : in_layer(role) ? layer_has(&model->layers[g - 1], biases, role)
+                              : in_layer(role) ? layer_has(model, &model->layers[g - 1], biases, role)
                                                : false);
             if (!has)
                 continue;
@@ -293,8 +363,19 @@ const struct mt_parameter *mt_model_find(const struct mt_model *model, const cha
 void mt_model_init_values(const struct mt_model *model, const struct mt_parameter *parameter, uint64_t seed,
                           size_t first, size_t count, float *values)
 {
-    if (is_norm(parameter->role) || is_bias(parameter->role)) {
-        const float value = is_norm(parameter->role) ? 1.0f - model->norm_weight_offset : 0.0f;
+    static const double constants[MT_NUM_ROLES] = {
+        /* log(expm1(0.8)), log(expm1(0.8 - beta)), and what stays as it is. */
+        [MT_ROLE_XIELU_ALPHA_P] = 0.2033823208,
+        [MT_ROLE_XIELU_ALPHA_N] = -1.0502256128,
+        [MT_ROLE_XIELU_BETA] = 0.5,
+        [MT_ROLE_XIELU_EPS] = -1e-6,
+        [MT_ROLE_LAYER_SCALAR] = 1,
+    };
+    const double constant = constants[parameter->role];
+    if (is_norm(parameter->role) || is_bias(parameter->role) || constant != 0) {
+        const float value = constant != 0              ? (float)constant
+                            : is_norm(parameter->role) ? 1.0f - model->norm_weight_offset
+                                                       : 0.0f;
         for (size_t i = 0; i < count; i++)
             values[i] = value;
         return;

@@ -7,6 +7,7 @@
 /* Which biases a model has, where its family has a name for them. */
 struct mt_biases {
     bool qkv, output, mlp, norm, head;
+    bool norm_weight; /* norms have weights at all */
 };
 
 /* Fills groups and parameters from the model's sizes and layers. -EOVERFLOW, -ENOMEM. */

@@ -51,6 +51,7 @@ static const struct {
     {"longrope",
      MT_ROPE_LONGROPE,
      {"factor", "original_max_position_embeddings", "attention_factor", "short_factor", "long_factor", NULL}},
+    {"proportional", MT_ROPE_PROPORTIONAL, {"factor", NULL}},
 };
 /* Queries that are scaled by position: both keys of ministral3. */
 static const char *const query_settings[] = {"llama_4_scaling_beta", "max_position_embeddings", NULL};
@@ -81,7 +82,7 @@ static int check_settings(const json_t *settings, size_t type, struct mt_error *
     return 0;
 }
 
-static int find_type(const json_t *settings, size_t *type, struct mt_error *error)
+static int find_type(const json_t *settings, bool proportional, size_t *type, struct mt_error *error)
 {
     const json_t *item = present(settings, "rope_type");
     item = item ? item : present(settings, "type");
@@ -92,7 +93,8 @@ static int find_type(const json_t *settings, size_t *type, struct mt_error *erro
         name = "longrope";
     const bool alpha = present(settings, "alpha") != NULL;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(name, types[i].name) == 0 && (types[i].type != MT_ROPE_DYNAMIC || !alpha)) {
+        if (strcmp(name, types[i].name) == 0 && (types[i].type != MT_ROPE_DYNAMIC || !alpha) &&
+            (types[i].type != MT_ROPE_PROPORTIONAL || proportional)) {
             *type = i;
             return 0;
         }
@@ -184,6 +186,7 @@ static int scaling(const struct mt_rope_source *source, const json_t *settings, 
     case MT_ROPE_DEFAULT:
     case MT_ROPE_LINEAR:
     case MT_ROPE_DYNAMIC:
+    case MT_ROPE_PROPORTIONAL:
         return 0;
     case MT_ROPE_ALPHA:
         return number(settings, "alpha", 1, &rope->alpha, error);
@@ -228,20 +231,25 @@ int mt_rope_read(const struct mt_rope_source *source, struct mt_rope *rope, stru
     const json_t *settings;
     size_t type = 0;
     double theta = source->theta, partial = source->partial_rotary_factor;
-    *rope = (struct mt_rope){.factor = 1, .attention_factor = 1, .interleaved = source->interleaved};
+    *rope = (struct mt_rope){
+        .factor = 1, .attention_factor = 1, .interleaved = source->interleaved, .reversed = source->reversed};
     int r = find_settings(source, &settings, error);
     if (!source->unscaled)
         r = r ? r : number(source->config, "rope_theta", theta, &theta, error);
     r = r ? r : number(source->config, "partial_rotary_factor", partial, &partial, error);
     r = r ? r : number(settings, "rope_theta", theta, &rope->theta, error);
     r = r ? r : number(settings, "partial_rotary_factor", partial, &partial, error);
-    r = r ? r : find_type(settings, &type, error);
+    r = r ? r : find_type(settings, source->proportional, &type, error);
     r = r ? r : check_settings(settings, type, error);
     if (r)
         return r;
     rope->type = types[type].type;
     rope->rotary_dim = (size_t)((double)source->head_dim * partial);
-    const json_t *given = present(source->config, "rotary_dim"); /* gptj */
+    if (rope->type == MT_ROPE_PROPORTIONAL && partial <= 1) {
+        rope->turning = (size_t)((double)source->head_dim * partial / 2);
+        rope->rotary_dim = source->head_dim;
+    }
+    const json_t *given = present(source->config, "rotary_dim"); /* gptj, codegen */
     if (given && json_is_integer(given) && json_integer_value(given) > 0 &&
         (size_t)json_integer_value(given) <= source->head_dim)
         rope->rotary_dim = (size_t)json_integer_value(given);
@@ -290,6 +298,8 @@ static double frequency(const struct mt_rope *rope, size_t i, size_t longest)
     const double original = rope->original_max_position_embeddings;
     if (rope->type == MT_ROPE_LINEAR)
         return f / rope->factor;
+    if (rope->type == MT_ROPE_PROPORTIONAL)
+        return i < rope->turning ? f / rope->factor : 0;
     if (rope->type == MT_ROPE_LONGROPE)
         return f / ((double)longest > original ? rope->long_factors[i] : rope->short_factors[i]);
     if (rope->type == MT_ROPE_YARN) {
@@ -329,7 +339,7 @@ void mt_rope_tables(const struct mt_rope *rope, size_t num_positions, size_t lon
                 scale *=
                     1 + rope->query_beta * log(1 + floor((double)p / rope->original_max_position_embeddings));
             cos_table[p * half + i] = (float)(scale * cos((double)p * f));
-            sin_table[p * half + i] = (float)(scale * sin((double)p * f));
+            sin_table[p * half + i] = (float)((rope->reversed ? -scale : scale) * sin((double)p * f));
         }
     }
 }

@@ -13,12 +13,13 @@ struct mt_arena;
 
 enum mt_rope_type {
     MT_ROPE_DEFAULT,
-    MT_ROPE_LINEAR,   /* positions divided by factor */
-    MT_ROPE_DYNAMIC,  /* theta grows with the longest sequence of the batch */
-    MT_ROPE_ALPHA,    /* theta times alpha^(d / (d - 2)), whatever the length (hunyuan's `dynamic`) */
-    MT_ROPE_LLAMA3,   /* low frequencies divided by factor, a ramp between (Llama 3.1) */
-    MT_ROPE_YARN,     /* a ramp between divided and undivided frequencies (Peng et al., 2023) */
-    MT_ROPE_LONGROPE, /* a divisor a frequency; other ones once the batch is long (Ding et al., 2024) */
+    MT_ROPE_LINEAR,       /* positions divided by factor */
+    MT_ROPE_DYNAMIC,      /* theta grows with the longest sequence of the batch */
+    MT_ROPE_ALPHA,        /* theta times alpha^(d / (d - 2)), whatever the length (hunyuan's `dynamic`) */
+    MT_ROPE_LLAMA3,       /* low frequencies divided by factor, a ramp between (Llama 3.1) */
+    MT_ROPE_YARN,         /* a ramp between divided and undivided frequencies (Peng et al., 2023) */
+    MT_ROPE_LONGROPE,     /* a divisor a frequency; other ones once the batch is long (Ding et al., 2024) */
+    MT_ROPE_PROPORTIONAL, /* all dimensions make pairs, but only a part of the pairs turn (gemma4) */
 };
 
 struct mt_rope {
@@ -26,6 +27,8 @@ struct mt_rope {
     double theta;
     size_t rotary_dim; /* dimensions of a head that rotate, even */
     bool interleaved;  /* pairs (2i, 2i + 1) instead of (i, i + rotary_dim / 2) */
+    bool reversed;     /* turns the other way */
+    size_t turning;    /* proportional: so many pairs turn */
     double factor;
     double original_max_position_embeddings;  /* not for default, linear */
     double low_freq_factor, high_freq_factor; /* llama3 */
@@ -45,7 +48,8 @@ struct mt_rope_source {
     double theta;
     double partial_rotary_factor;
     size_t head_dim;
-    bool interleaved;
+    bool interleaved, reversed;
+    bool proportional;      /* the family knows that type */
     struct mt_arena *arena; /* owns what the rope points to */
 };
 

@@ -22,8 +22,10 @@ struct mt_decoder {
     struct mt_layer_cache *caches; /* [num_layers] */
     size_t *lengths;               /* [max_sequences] */
     char *stand[2], *activations, *scratch;
-    char *staging;       /* host: embeddings in, logits out */
-    char *last, *logits; /* device: last rows of the sequences; their logits of a tile */
+    char *staging;                 /* host: embeddings in, logits out */
+    char *last, *logits;           /* device: last rows of the sequences; their logits of a tile */
+    char *projected, *normed_rows; /* likewise, and a tile of the matrix; where the model has them */
+    float *rows_rstd;
     int32_t *positions, *device_positions;
     struct mt_decode_sequence *sequences; /* [max_sequences] */
 };
@@ -75,6 +77,18 @@ static int build_workspaces(struct mt_decoder *decoder, struct mt_error *error)
     }
     MT_TRY(mt_blocks_device(&decoder->blocks, sequences * row, "the last tokens", &address, error));
     decoder->last = address;
+    if (model->embedding_size != model->hidden_size) {
+        MT_TRY(mt_blocks_device(&decoder->blocks, sequences * row, "the last tokens", &address, error));
+        decoder->projected = address;
+    }
+    if (model->norm_head) {
+        const size_t rows = mt_weights_tile_rows(decoder->weights);
+        MT_TRY(mt_blocks_device(&decoder->blocks, rows * model->embedding_size * decoder->element,
+                                "normed rows", &address, error));
+        decoder->normed_rows = address;
+        MT_TRY(mt_blocks_device(&decoder->blocks, rows * sizeof(float), "normed rows", &address, error));
+        decoder->rows_rstd = address;
+    }
     const size_t tile_bytes = mt_weights_tile_rows(decoder->weights) * decoder->element * sequences;
     MT_TRY(mt_blocks_device(&decoder->blocks, tile_bytes, "logits", &address, error));
     decoder->logits = address;
@@ -225,7 +239,9 @@ static int tile_logits(struct mt_decoder *decoder, const struct mt_decoder_input
     tile.rows = mt_size_min(rows, decoder->model->vocab_size - tile.first);
     mt_head_bind_bias(&decoder->rig.context, head, NULL, &tile);
     MT_TRY(mt_weights_acquire(decoder->weights, cargo, &tile.table));
-    const struct mt_head_chunk chunk = {.tokens = count, .normed = decoder->last, .logits = decoder->logits};
+    MT_TRY(mt_head_norm_rows(&decoder->rig.context, &tile, decoder->normed_rows, decoder->rows_rstd));
+    const struct mt_head_chunk chunk = {
+        .tokens = count, .normed = decoder->last, .projected = decoder->projected, .logits = decoder->logits};
     MT_TRY(mt_head_logits(&decoder->rig.context, &chunk, &tile));
     MT_TRY(mt_weights_release(decoder->weights, cargo));
     const size_t bytes = count * tile.rows * decoder->element;
@@ -263,7 +279,8 @@ static int give_logits(struct mt_decoder *decoder, const struct mt_decoder_input
     const size_t norm = mt_weights_norm(decoder->weights);
     const void *weights;
     MT_TRY(mt_weights_acquire(decoder->weights, norm, &weights));
-    const struct mt_head_chunk chunk = {.tokens = count, .x = decoder->last, .normed = decoder->last};
+    const struct mt_head_chunk chunk = {
+        .tokens = count, .x = decoder->last, .normed = decoder->last, .projected = decoder->projected};
     MT_TRY(mt_head_norm(&decoder->rig.context, weights, &chunk));
     for (size_t n = 0; n < mt_weights_num_tiles(decoder->weights); n++)
         MT_TRY(tile_logits(decoder, inputs, weights, wanted, count, n));

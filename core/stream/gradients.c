@@ -80,8 +80,8 @@ static struct parcel describe(const struct mt_gradients *gradients, size_t numbe
     return (struct parcel){SLAB_TILE,
                            &model->groups[table->group],
                            table,
-                           table->train_offset + row * model->hidden_size,
-                           table->frozen ? 0 : rows * model->hidden_size,
+                           table->train_offset + row * model->embedding_size,
+                           table->frozen ? 0 : rows * model->embedding_size,
                            row == 0,
                            row + rows == model->vocab_size};
 }
@@ -325,7 +325,7 @@ static int sum(struct mt_gradients *gradients, const struct parcel *parcel, cons
     if (parcel->only) {
         if (parcel->group->index == MT_GROUP_EMBEDDING)
             return 0; /* the tied table: finished and summed on the host */
-        const size_t most = gradients->sum_rows * model->hidden_size;
+        const size_t most = gradients->sum_rows * model->embedding_size;
         for (size_t done = 0, some; done < parcel->count; done += some) {
             some = mt_size_min(most, parcel->count - done);
             MT_TRY(

@@ -20,6 +20,25 @@ static size_t choose_chunk(const struct mt_executor *executor)
     return executor->options.head_chunk_tokens ? executor->options.head_chunk_tokens : tokens;
 }
 
+/* Where the model norms the output matrix's rows: those that come at a time. */
+static int make_normed_rows(struct mt_executor *executor, size_t rows, struct mt_error *error)
+{
+    struct mt_head_buffers *head = &executor->head;
+    const size_t count = rows * executor->model->embedding_size;
+    void *address;
+    if (!executor->model->norm_head)
+        return 0;
+    MT_TRY(mt_blocks_device(&executor->blocks, count * executor->element, "normed rows", &address, error));
+    head->normed_rows = address;
+    MT_TRY(mt_blocks_device(&executor->blocks, rows * sizeof(float), "normed rows", &address, error));
+    head->rows_rstd = address;
+    if (executor->element != sizeof(float)) {
+        MT_TRY(mt_blocks_device(&executor->blocks, count * sizeof(float), "normed rows", &address, error));
+        head->wide_rows = address;
+    }
+    return 0;
+}
+
 int mt_head_buffers_init(struct mt_executor *executor, struct mt_error *error)
 {
     struct mt_head_buffers *head = &executor->head;
@@ -36,6 +55,11 @@ int mt_head_buffers_init(struct mt_executor *executor, struct mt_error *error)
     head->logits = address;
     MT_TRY(mt_blocks_device(&executor->blocks, normed_bytes, "the head", &address, error));
     head->normed = address;
+    if (executor->model->embedding_size != hidden) {
+        MT_TRY(mt_blocks_device(&executor->blocks, normed_bytes, "the head", &address, error));
+        head->projected = address;
+    }
+    MT_TRY(make_normed_rows(executor, mt_weights_tile_rows(executor->weights), error));
     float **const arrays[] = {&head->rstd,   &head->mean, &head->max,   &head->sum,
                               &head->target, &head->lse,  &head->losses};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
@@ -88,6 +112,7 @@ static bool next_cut(const struct mt_executor *executor, struct cut *cut)
         .x = (char *)mt_boundaries_at(executor->boundaries, layers, micro) + inside,
         .labels = all->device_labels + first,
         .normed = head->normed,
+        .projected = head->projected,
         .rstd = head->rstd + first,
         .mean = head->mean + first,
         .max = head->max + first,
@@ -119,15 +144,18 @@ static int open_tile(const struct pass *pass, size_t number, bool train, struct 
     tile->rows = mt_size_min(rows, executor->model->vocab_size - tile->first);
     mt_head_bind_bias(pass->context, pass->norm, train ? pass->norm_gradients : NULL, tile);
     MT_TRY(mt_weights_acquire(executor->weights, mt_weights_tile(executor->weights, number), &tile->table));
+    MT_TRY(mt_head_norm_rows(pass->context, tile, executor->head.normed_rows, executor->head.rows_rstd));
     return train ? mt_gradients_begin(executor->gradients, mt_weights_tile(executor->weights, number),
                                       &tile->gradient)
                  : 0;
 }
 
-static int close_tile(const struct pass *pass, size_t number, bool train)
+static int close_tile(const struct pass *pass, size_t number, const struct mt_head_tile *tile, bool train)
 {
     struct mt_executor *executor = pass->executor;
     const size_t cargo = mt_weights_tile(executor->weights, number);
+    if (train)
+        MT_TRY(mt_head_norm_rows_backward(pass->context, tile, executor->head.wide_rows));
     MT_TRY(mt_weights_release(executor->weights, cargo));
     return train ? mt_gradients_end(executor->gradients, cargo) : 0;
 }
@@ -161,13 +189,13 @@ static bool next_tile(const struct pass *pass, const struct mt_head_tile *whole,
                       struct cut *cut)
 {
     const struct mt_executor *executor = pass->executor;
-    const size_t element = executor->element, hidden = executor->model->hidden_size;
+    const size_t element = executor->element, width = executor->model->embedding_size;
     const size_t first = tile->first + tile->rows;
     if (first == whole->rows)
         return false;
     *tile = (struct mt_head_tile){
-        .table = (const char *)whole->table + first * hidden * element,
-        .gradient = whole->gradient ? whole->gradient + first * hidden : NULL,
+        .table = (const char *)whole->table + first * width * element,
+        .gradient = whole->gradient ? whole->gradient + first * width : NULL,
         .first = first,
         .rows = mt_size_min(executor->head.tile_rows, whole->rows - first),
         .bias = whole->bias ? (const char *)whole->bias + first * element : NULL,
@@ -198,7 +226,7 @@ static int single_pass(const struct pass *pass, bool train)
             MT_TRY(mt_head_backward(context, &cut.chunk, &tile, pass->grad_scale, later));
         MT_TRY(mt_head_norm_backward(context, pass->norm, pass->norm_gradients, &cut.chunk, later));
     }
-    return close_tile(pass, 0, train);
+    return close_tile(pass, 0, &whole, train);
 }
 
 /* Streamed: the first pass. */
@@ -216,7 +244,7 @@ static int statistics_pass(const struct pass *pass)
             MT_TRY(give_logits(pass, &cut, &tile));
             MT_TRY(mt_head_statistics(pass->context, &cut.chunk, &tile));
         }
-        MT_TRY(close_tile(pass, n, false));
+        MT_TRY(close_tile(pass, n, &tile, false));
     }
     bool later = false;
     for (struct cut cut = no_cut(); next_cut(pass->executor, &cut); later = true)
@@ -239,7 +267,7 @@ static int gradient_pass(const struct pass *pass)
             MT_TRY(mt_head_logits(pass->context, &cut.chunk, &tile));
             MT_TRY(mt_head_backward(pass->context, &cut.chunk, &tile, pass->grad_scale, later));
         }
-        MT_TRY(close_tile(pass, n, true));
+        MT_TRY(close_tile(pass, n, &tile, true));
     }
     bool later = false;
     for (struct cut cut = no_cut(); next_cut(pass->executor, &cut); later = true)

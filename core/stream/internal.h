@@ -19,6 +19,7 @@ struct mt_rig {
     struct mt_rope_table ropes[MT_MODEL_MAX_ROPES];
     float *rope_memory[MT_MODEL_MAX_ROPES]; /* the tables, in device memory */
     size_t rope_class[MT_MODEL_MAX_ROPES];  /* mt_rope_length_class of what they hold */
+    float *alibi, *sines;                   /* the other tables, in device memory; NULL */
     struct mt_layer_context context;
     struct mt_blocks blocks;
 };
@@ -38,6 +39,9 @@ struct mt_head_buffers {
     size_t tile_rows;      /* of the vocabulary that are computed at a time: a function of the shape alone */
     bool streamed;         /* a tile is what comes to the device at a time too */
     char *normed, *logits; /* of a chunk; of all tiles unless streamed */
+    char *projected;       /* of a chunk, where the model projects */
+    char *normed_rows;     /* what comes to the device at a time of a matrix whose rows the model norms */
+    float *rows_rstd, *wide_rows;                           /* likewise */
     float *rstd, *mean, *max, *sum, *target, *lse, *losses; /* [max_tokens] each */
     double *loss_sum, *host_loss_sum;
 };

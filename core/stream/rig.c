@@ -1,6 +1,7 @@
-/* Streams and rope tables. */
+/* Streams and tables of positions. */
 #include "core/base/cleanup.h"
 #include "core/base/size.h"
+#include "core/model/positions.h"
 #include "core/stream/internal.h"
 
 #include <string.h>
@@ -48,6 +49,47 @@ int mt_rig_set_longest(struct mt_rig *rig, size_t longest, struct mt_error *erro
     return 0;
 }
 
+/* A table from the host's memory. Waits for the copy. */
+static int put_table(struct mt_rig *rig, const float *host, size_t count, const char *what, float **device,
+                     struct mt_error *error)
+{
+    const struct mt_device_api *api = rig->device->api;
+    void *address;
+    MT_TRY(mt_blocks_device(&rig->blocks, count * sizeof *host, what, &address, error));
+    *device = address;
+    int r = api->copy_to_device(rig->in, address, host, count * sizeof *host);
+    return r ? mt_device_report(rig->device, r, error) : api->stream_synchronize(rig->in, error);
+}
+
+static int make_positions(struct mt_rig *rig, const struct mt_model *model, size_t num_positions,
+                          struct mt_error *error)
+{
+    if (model->positions == MT_POSITIONS_LEARNED && num_positions > model->max_position_embeddings)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB,
+                            "sequences of %zu tokens are longer than the model's table of %zu positions; "
+                            "dataset.max_seq_len must not be larger than that",
+                            num_positions, model->max_position_embeddings);
+    if (model->alibi)
+        MT_TRY(put_table(rig, model->alibi, model->layers[0].num_heads, "slopes of linear biases",
+                         &rig->alibi, error));
+    if (model->positions == MT_POSITIONS_SINES || model->positions == MT_POSITIONS_SINES_TO_END) {
+        struct mt_device_info info;
+        rig->device->api->info(rig->device, &info);
+        const size_t count = num_positions * model->hidden_size;
+        mt_autofree float *host = calloc(count, sizeof *host);
+        if (!host)
+            return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
+                                "out of memory for the table of positions");
+        if (!info.simulated)
+            mt_sines_table(model, num_positions, host);
+        MT_TRY(put_table(rig, host, count, "the table of positions", &rig->sines, error));
+    }
+    rig->context.alibi = rig->alibi;
+    rig->context.sines = rig->sines;
+    rig->context.num_positions = num_positions;
+    return 0;
+}
+
 int mt_rig_open(struct mt_rig *rig, struct mt_device *device, const struct mt_model *model,
                 enum mt_dtype dtype, size_t num_positions, struct mt_error *error)
 {
@@ -58,6 +100,7 @@ int mt_rig_open(struct mt_rig *rig, struct mt_device *device, const struct mt_mo
     MT_TRY(device->api->stream_create(device, "gradients out", &rig->out, error));
     rig->context = (struct mt_layer_context){
         .device = device, .stream = rig->compute, .model = model, .dtype = dtype, .ropes = rig->ropes};
+    MT_TRY(make_positions(rig, model, num_positions, error));
     return make_ropes(rig, model, num_positions, error);
 }
 

@@ -93,8 +93,8 @@ static const void *source_of(const struct mt_weights *weights, size_t cargo, siz
     const size_t first = (cargo - model->num_layers - 1) * weights->tile_rows;
     const char *slab = mt_store_transfer_source(weights->store, table->group, bytes);
     *kind = SLOT_TILE;
-    *bytes = mt_size_min(weights->tile_rows, model->vocab_size - first) * model->hidden_size * element;
-    return slab + (table->offset + first * model->hidden_size) * element;
+    *bytes = mt_size_min(weights->tile_rows, model->vocab_size - first) * model->embedding_size * element;
+    return slab + (table->offset + first * model->embedding_size) * element;
 }
 
 static size_t largest_layer_bytes(const struct mt_weights *weights)
