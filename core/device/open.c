@@ -2,20 +2,90 @@
 #include "core/device/open.h"
 
 #include "core/device/cpu/device.h"
+#include "core/device/module.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+static int open_index(const struct mt_cuda_module *module, int index, const struct mt_device_options *options,
+                      struct mt_device **device, struct mt_error *error)
+{
+    struct mt_cuda_open_options cuda = {0};
+    if (options) {
+        cuda.memory_limit_bytes = options->memory_limit_bytes;
+        cuda.note = options->note;
+        cuda.note_context = options->note_context;
+    }
+    return module->open(index, &cuda, device, error);
+}
+
+/* The first that can be used; where there is none, what is wrong with the first. */
+static int open_first(const struct mt_cuda_module *module, const struct mt_device_options *options,
+                      struct mt_device **device, struct mt_error *error)
+{
+    int count;
+    const int code = module->count(&count, error);
+    if (code)
+        return code;
+    for (int i = 0; i < count; i++) {
+        struct mt_cuda_device_description description;
+        if (module->describe(i, &description, NULL) == 0 && !description.unusable[0])
+            return open_index(module, i, options, device, error);
+    }
+    return open_index(module, 0, options, device, error);
+}
+
+static int open_cuda(const char *number, const struct mt_device_options *options, struct mt_device **device,
+                     struct mt_error *error)
+{
+    const struct mt_cuda_module *module;
+    const int code = mt_cuda_module_load(&module, error);
+    if (code)
+        return code;
+    return number ? open_index(module, atoi(number), options, device, error)
+                  : open_first(module, options, device, error);
+}
+
+/* A build without the module says nothing: nobody there expects a GPU. */
+static int open_auto(const struct mt_device_options *options, struct mt_device **device,
+                     struct mt_error *error)
+{
+    const struct mt_cuda_module *module;
+    struct mt_error why;
+    int code = mt_cuda_module_load(&module, &why);
+    const bool expected = code != -ENOENT || getenv("MEGATRAIN_CUDA_MODULE");
+    code = code ? code : open_first(module, options, device, &why);
+    if (code == 0)
+        return 0;
+    if (expected && options && options->note) {
+        char sentence[MT_ERROR_MESSAGE_BYTES + 64];
+        snprintf(sentence, sizeof sentence, "device auto takes the CPU: %s", why.message);
+        options->note(options->note_context, sentence);
+    }
+    return mt_cpu_device_open(false, options, device, error);
+}
+
+static bool is_number(const char *text)
+{
+    const size_t digits = strspn(text, "0123456789");
+    return digits >= 1 && digits <= 4 && !text[digits];
+}
 
 int mt_device_open(const char *name, const struct mt_device_options *options, struct mt_device **device,
                    struct mt_error *error)
 {
     *device = NULL;
-    if (!strcmp(name, "auto") || !strcmp(name, "cpu"))
+    if (!strcmp(name, "auto"))
+        return open_auto(options, device, error);
+    if (!strcmp(name, "cpu"))
         return mt_cpu_device_open(false, options, device, error);
     if (!strcmp(name, "cpu-discrete"))
         return mt_cpu_device_open(true, options, device, error);
-    if (!strcmp(name, "cuda") || !strncmp(name, "cuda:", 5))
-        return mt_error_set(error, -ENOTSUP, MT_REASON_DEVICE,
-                            "device \"%s\" is not supported yet: use auto, cpu or cpu-discrete", name);
+    if (!strcmp(name, "cuda"))
+        return open_cuda(NULL, options, device, error);
+    if (!strncmp(name, "cuda:", 5) && is_number(name + 5))
+        return open_cuda(name + 5, options, device, error);
     return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB,
-                        "there is no device \"%s\": use auto, cpu or cpu-discrete", name);
+                        "there is no device \"%s\": use auto, cpu, cpu-discrete, cuda or cuda:N", name);
 }

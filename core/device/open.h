@@ -7,9 +7,13 @@
 
 struct mt_device_options {
     struct mt_pool *pool;        /* the process's one pool; must outlive the device */
-    size_t memory_limit_bytes;   /* cpu-discrete: its arena; 0: 1 GiB */
+    size_t memory_limit_bytes;   /* cpu-discrete: its arena; 0: 1 GiB. cuda: what may be used; 0: all */
     double bus_bytes_per_second; /* cpu-discrete: speed of copies in each direction; 0: as fast as memory */
     double bus_latency_seconds;  /* cpu-discrete: added to each copy */
+    /* Told, in a sentence, why "auto" took the CPU though a CUDA module is there, and what makes copies slow;
+     * may be NULL. */
+    void (*note)(void *context, const char *sentence);
+    void *note_context;
     /* For tests of what stands above; the CPU devices only. */
     uint64_t test_delay_seed;         /* with the next: each operation starts after a random pause ... */
     unsigned test_delay_microseconds; /* ... of at most so long */
@@ -17,8 +21,8 @@ struct mt_device_options {
     size_t test_fail_copy;            /* this copy fails the device, from 1 */
 };
 
-/* `name`: "auto" (an accelerator where one works, else the CPU), "cpu", "cpu-discrete", "cuda", "cuda:N".
- * What is not supported yet is refused by name. */
+/* `name`: "auto" (the first GPU that works, else the CPU), "cpu", "cpu-discrete", "cuda" (the first GPU that
+ * works), "cuda:N" (that one). MT_REASON_DEVICE with what is missing and what to do. */
 int mt_device_open(const char *name, const struct mt_device_options *options, struct mt_device **device,
                    struct mt_error *error);
 static inline void mt_device_close(struct mt_device *device)

@@ -56,13 +56,19 @@ static json_t *list_of(const char *type)
     return json_pack("{s:s, s:{s:s, s:i}}", "type", "array", "items", "type", type, "minLength", 1);
 }
 
-/* A device is a word, N for cuda:N, or a list of one of these. What is not supported yet is left out. */
+/* A device is a word, N for cuda:N, or a list of one of these. */
 static json_t *device(struct build *build, const struct mt_job_key *key)
 {
-    json_t *words = words_of(build, key->choices);
-    json_t *one = json_pack("{s:s, s:i, s:i, s:{s:O}}", "type", "array", "minItems", 1, "maxItems", 1,
-                            "items", "enum", words);
-    return json_pack("{s:[{s:o}, o]}", "anyOf", "enum", words, one);
+    json_t *words = json_array();
+    for (const struct mt_job_choice *choice = key->choices; choice->word; choice++)
+        if (strcmp(choice->word, "cuda:N") != 0)
+            append(build, words, json_string(choice->word));
+    json_t *one = json_pack("[{s:o}, {s:s, s:s}, {s:s, s:i, s:i}]", "enum", words, "type", "string",
+                            "pattern", "^cuda:[0-9]{1,4}$", "type", "integer", "minimum", 0, "maximum", 9999);
+    json_t *list = json_pack("{s:s, s:i, s:i, s:{s:o}}", "type", "array", "minItems", 1, "maxItems", 1,
+                             "items", "anyOf", json_deep_copy(one));
+    append(build, one, list);
+    return json_pack("{s:o}", "anyOf", one);
 }
 
 static json_t *type_of(struct build *build, const struct mt_job_key *key)

@@ -93,8 +93,8 @@ static const struct mt_job_choice recomputes[] = {
 
 static const struct mt_job_choice devices[] = {
     {"auto", 0, MT_JOB_CHOICE_NOW},         {"cpu", 1, MT_JOB_CHOICE_NOW},
-    {"cpu-discrete", 2, MT_JOB_CHOICE_NOW}, {"cuda", 3, MT_JOB_CHOICE_LATER},
-    {"cuda:N", 4, MT_JOB_CHOICE_LATER},     {NULL, 0, 0},
+    {"cpu-discrete", 2, MT_JOB_CHOICE_NOW}, {"cuda", 3, MT_JOB_CHOICE_NOW},
+    {"cuda:N", 4, MT_JOB_CHOICE_NOW},       {NULL, 0, 0},
 };
 
 static const struct mt_job_choice backends[] = {

@@ -124,6 +124,8 @@ int mt_run_open_engine(struct mt_run *run, bool *settled, struct mt_error *error
         .memory_limit_bytes = job->memory.device_limit_bytes,
         .bus_bytes_per_second = job->memory.bus_gbps * 1e9,
         .bus_latency_seconds = job->memory.bus_latency_us * 1e-6,
+        .note = run->note,
+        .note_context = run->note_context,
     };
     int result = mt_device_open(job->device, &device_options, &run->device, error);
     if (result < 0)
@@ -166,5 +168,9 @@ void mt_run_close(struct mt_run *run)
     mt_tokenizer_free(run->tokenizer);
     if (run->model)
         mt_model_free(run->model);
-    *run = (struct mt_run){.job = run->job, .pool = run->pool, .trace = run->trace};
+    *run = (struct mt_run){.job = run->job,
+                           .pool = run->pool,
+                           .trace = run->trace,
+                           .note = run->note,
+                           .note_context = run->note_context};
 }

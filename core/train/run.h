@@ -24,6 +24,9 @@ struct mt_run {
     struct mt_pool *pool;
     size_t max_rows;   /* a look at the data: only so many rows of it; 0: all */
     const char *trace; /* borrowed: where a trace of the device goes, or NULL */
+    /* Told what is worth knowing of the device; may be NULL. */
+    void (*note)(void *context, const char *sentence);
+    void *note_context;
     struct mt_model *model;
     struct mt_tokenizer *tokenizer;
     struct mt_chat *chat;
@@ -53,7 +56,7 @@ int mt_run_open_data(struct mt_run *run, bool (*should_stop)(void *context), voi
 int mt_run_open_engine(struct mt_run *run, bool *settled, struct mt_error *error);
 /* Masters of a first start: the model folder's weights, or random ones. */
 int mt_run_init_weights(struct mt_run *run, struct mt_error *error);
-/* Frees whatever is open; leaves {0} but for job, pool and trace. */
+/* Frees whatever is open; leaves {0} but for what the caller had set. */
 void mt_run_close(struct mt_run *run);
 
 #endif

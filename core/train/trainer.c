@@ -65,6 +65,11 @@ static void log_line(struct trainer *trainer, int priority, const char *format, 
         trainer->options->hooks.log(trainer->options->hooks.context, priority, message);
 }
 
+static void note_of_device(void *context, const char *sentence)
+{
+    log_line(context, LOG_WARNING, "%s", sentence);
+}
+
 static void report_progress(struct trainer *trainer)
 {
     if (!trainer->options->hooks.progress)
@@ -338,6 +343,7 @@ static int check_weights(const struct trainer *trainer, struct mt_error *error)
 static int open_run(struct trainer *trainer, struct mt_error *error)
 {
     struct mt_run *run = &trainer->run;
+    run->note_context = trainer;
     enter(trainer, "loading");
     int result = mt_run_open_model(run, error);
     if (result == 0)
@@ -581,7 +587,10 @@ int mt_trainer_run(const struct mt_trainer_options *options, struct mt_trainer_r
         !options->trace && options->job->logging.trace ? mt_path_join(options->folder, "trace.json") : NULL;
     struct trainer trainer = {
         .options = options,
-        .run = {.job = options->job, .pool = options->pool, .trace = trace ? trace : options->trace},
+        .run = {.job = options->job,
+                .pool = options->pool,
+                .trace = trace ? trace : options->trace,
+                .note = note_of_device},
         .attempt = options->attempt > 0 ? options->attempt : mt_series_last_attempt(options->folder) + 1,
         .last_loss = NAN,
         .phase = "loading",

@@ -1,0 +1,49 @@
+# The CUDA backend, as the module $(BUILD)/megatrain-cuda.so; included where nvcc was found.
+#
+#   make                       code for this machine's GPU where nvidia-smi names one, else for two generations
+#   make CUDA_ARCHS='80 89'    code for these compute capabilities
+#   make gpu-all               code for all from 8.0 on, and PTX for later ones
+#
+# One object a source, compiled in parallel. The module needs the machine's cuBLAS and driver; NCCL and NVML are looked
+# for at run time.
+
+gpu_all_archs := 80 86 89 90 100 120
+gpu_archs_here := $(sort $(subst .,,$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
+                    grep -E '^[0-9]+\.[0-9]+$$')))
+CUDA_ARCHS ?= $(or $(gpu_archs_here),80 90)
+
+cuda_module  := $(BUILD)/megatrain-cuda.so
+gpu_sources  := $(sort $(wildcard gpu/*.cu gpu/kernels/*.cu))
+gpu_objects  := $(patsubst %.cu,$(BUILD)/obj/%.o,$(gpu_sources))
+cuda_folder  := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
+# PTX of the newest goes with it: a later GPU compiles that when it first meets it.
+gpu_code     := $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch)) \
+                -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
+comma        := ,
+# -Wconversion also complains of the toolkit's own headers.
+gpu_warnings := -Wall,-Wextra,-Wshadow$(if $(WERROR),$(comma)-Werror)
+NVCCFLAGS    ?= -O3 -lineinfo
+gpu_compile   = $(NVCC) -std=c++17 $(NVCCFLAGS) $(gpu_code) -I. -D_GNU_SOURCE -Xcompiler -fPIC,-fvisibility=hidden \
+                -Xcompiler $(gpu_warnings) $(if $(WERROR),-Werror all-warnings)
+
+modules += $(cuda_module)
+
+$(BUILD)/gpu-flags: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(gpu_compile)' | cmp -s - $@ || printf '%s\n' '$(gpu_compile)' >$@
+
+$(BUILD)/obj/gpu/%.o: gpu/%.cu $(BUILD)/gpu-flags
+	$(say) NVCC $<
+	@mkdir -p $(@D)
+	$(quiet)$(gpu_compile) -MD -MP -MF $(@:.o=.d) -MT $@ -c -o $@ $<
+
+$(cuda_module): $(gpu_objects)
+	$(say) LINK $@
+	$(quiet)$(NVCC) -shared -cudart static -o $@ $(gpu_objects) -L$(cuda_folder)/lib64 -lcublasLt -lcublas -ldl \
+	    -Xlinker -rpath,$(cuda_folder)/lib64 -Xlinker -z,relro,-z,now
+
+.PHONY: gpu-all
+gpu-all:
+	@$(MAKE) $(cuda_module) CUDA_ARCHS='$(gpu_all_archs)'
+
+-include $(gpu_objects:.o=.d)

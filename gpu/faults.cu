@@ -1,0 +1,149 @@
+/* Faults of a device, and what they mean for the user. A fault is sticky, as CUDA's own are: after one the
+ * process has to go. The runtime's few words say what happened; the advice says what can be done.
+ */
+#include "gpu/cuda.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void mt_cuda_fail(struct mt_cuda_device *device, const char *format, ...)
+{
+    int none = 0;
+    if (!__atomic_compare_exchange_n(&device->faulted, &none, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(device->fault, sizeof device->fault, format, arguments);
+    va_end(arguments);
+    __atomic_store_n(&device->faulted, 2, __ATOMIC_RELEASE);
+}
+
+/* kind in the highest byte, then 24 bits of the index, then the value. */
+static void take_over(struct mt_cuda_device *device, unsigned long long word)
+{
+    const unsigned index = (unsigned)(word >> 32) & 0xffffffu;
+    const int value = static_cast<int>(static_cast<unsigned>(word));
+    switch (static_cast<enum mt_cuda_fault_kind>(word >> 56)) {
+    case MT_CUDA_FAULT_TOKEN:
+        mt_cuda_fail(
+            device,
+            "embedding: token %u has the id %d, which is not in the vocabulary; the tokenizer and the "
+            "model do not fit together",
+            index, value);
+        return;
+    case MT_CUDA_FAULT_POSITION:
+        mt_cuda_fail(device, "rope: token %u has the position %d, but the table of angles ends before", index,
+                     value);
+        return;
+    case MT_CUDA_FAULT_LABEL:
+        mt_cuda_fail(device,
+                     "cross_entropy: row %u has the label %d, which is neither a token nor %d (ignored)",
+                     index, value, MT_LABEL_IGNORED);
+        return;
+    }
+    mt_cuda_fail(device, "a kernel reported a fault that is not known (%llx)", word);
+}
+
+bool mt_cuda_failed(struct mt_cuda_device *device)
+{
+    if (__atomic_load_n(&device->faulted, __ATOMIC_RELAXED))
+        return true;
+    const unsigned long long word =
+        device->fault_word ? __atomic_load_n(device->fault_word, __ATOMIC_RELAXED) : 0;
+    if (!word)
+        return false;
+    take_over(device, word);
+    return true;
+}
+
+const char *mt_cuda_last_error(struct mt_device *base)
+{
+    struct mt_cuda_device *device = mt_cuda_of(base);
+    mt_cuda_failed(device);
+    int faulted;
+    while ((faulted = __atomic_load_n(&device->faulted, __ATOMIC_ACQUIRE)) == 1)
+        continue; /* another thread is writing the sentence */
+    return faulted ? device->fault : "";
+}
+
+int mt_cuda_report(struct mt_cuda_device *device, struct mt_error *error)
+{
+    return mt_cuda_error(error, -EIO, MT_REASON_DEVICE, "%s", mt_cuda_last_error(&device->base));
+}
+
+const char *mt_cuda_advice(cudaError_t result)
+{
+    switch (result) {
+    case cudaErrorNoDevice:
+        return "no GPU is visible: look at nvidia-smi, CUDA_VISIBLE_DEVICES and, in a container, whether it "
+               "was "
+               "started with access to the GPU";
+    case cudaErrorInsufficientDriver:
+        return "the NVIDIA driver is missing or older than this build needs: install a driver for CUDA 13 "
+               "(580 "
+               "or later), or build with the toolkit that fits your driver";
+    case cudaErrorSystemDriverMismatch:
+        return "the driver's kernel module and its libraries have different versions: restart the machine, "
+               "or "
+               "reload the nvidia module";
+    case cudaErrorSystemNotReady:
+        return "the system is not ready: on machines with NVSwitch the service nvidia-fabricmanager must run";
+    case cudaErrorDevicesUnavailable:
+        return "the GPU is in exclusive use by another program: end that one, or run nvidia-smi -c DEFAULT";
+    case cudaErrorMemoryAllocation:
+        return "the GPU's memory is full: end other programs that use it (nvidia-smi lists them), or lower "
+               "memory.device_limit or training.micro_batch_size";
+    case cudaErrorECCUncorrectable:
+        return "the GPU's memory has an uncorrectable error: restart the machine; if it comes back "
+               "(nvidia-smi "
+               "-q -d ECC), the card is failing";
+    case cudaErrorNoKernelImageForDevice:
+        return "this build has no code for this GPU: build with CUDA_ARCHS set to its compute capability, or "
+               "make gpu-all";
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorHardwareStackError:
+    case cudaErrorAssert:
+        return "a kernel went wrong: that is a fault of MegaTrain, or of the card; the job can be resumed "
+               "from "
+               "its last checkpoint. compute-sanitizer names the kernel; please report it";
+    case cudaErrorLaunchTimeout:
+        return "a kernel ran longer than the display's watchdog allows: use a GPU without a display, or "
+               "smaller "
+               "micro-batches";
+    case cudaErrorLaunchFailure:
+    case cudaErrorContained:
+        return "the GPU failed while it computed (dmesg shows an Xid line that says more); the job can be "
+               "resumed from its last checkpoint";
+    default:
+        return "";
+    }
+}
+
+int mt_cuda_check(struct mt_cuda_device *device, cudaError_t result, const char *doing)
+{
+    if (result == cudaSuccess)
+        return 0;
+    const char *advice = mt_cuda_advice(result);
+    mt_cuda_fail(device, "cuda:%d: %s failed: %s (%s)%s%s", device->index, doing, cudaGetErrorString(result),
+                 cudaGetErrorName(result), *advice ? "; " : "", advice);
+    return -EIO;
+}
+
+int mt_cuda_check_blas(struct mt_cuda_device *device, cublasStatus_t status, const char *doing)
+{
+    if (status == CUBLAS_STATUS_SUCCESS)
+        return 0;
+    const char *advice = "";
+    if (status == CUBLAS_STATUS_ALLOC_FAILED || status == CUBLAS_STATUS_NOT_INITIALIZED)
+        advice = "; cuBLAS found no memory for itself: lower memory.device_limit, or end other programs on "
+                 "the GPU";
+    else if (status == CUBLAS_STATUS_ARCH_MISMATCH || status == CUBLAS_STATUS_NOT_SUPPORTED)
+        advice = "; this cuBLAS does not know the GPU or the product: install the cuBLAS of a newer toolkit";
+    mt_cuda_fail(device, "cuda:%d: %s failed in cuBLAS: %s%s", device->index, doing,
+                 cublasGetStatusString(status), advice);
+    return -EIO;
+}

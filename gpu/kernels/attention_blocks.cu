@@ -1,0 +1,246 @@
+/* Attention's bookkeeping: argument checks, the workspace, blocks of queries, ranges of keys, packed rows. */
+#include "gpu/kernels/attention.h"
+
+#include <limits.h>
+
+/* Documents a launch of the ranges' kernel: they travel in its arguments. */
+#define DOCUMENTS 128
+
+/* ---- the workspace ---- */
+
+static bool cut(size_t *used, bool wanted, size_t count, size_t element, char *base, void **place)
+{
+    size_t bytes, start;
+    *place = NULL;
+    if (!wanted)
+        return true;
+    if (!mt_size_mul(count, element, &bytes) || !mt_size_align(*used, 256, &start) ||
+        !mt_size_add(start, bytes, used))
+        return false;
+    *place = base ? base + start : NULL;
+    return true;
+}
+
+template <typename T>
+static bool cut_as(size_t *used, bool wanted, size_t count, size_t element, char *base, T **place)
+{
+    void *address;
+    const bool fits = cut(used, wanted, count, element, base, &address);
+    *place = static_cast<T *>(address);
+    return fits;
+}
+
+/* Depends on the number of tokens and on the heads alone: a plan made for one batch holds for every other. */
+static size_t lay_out(struct mt_attention_plan *plan, char *base, bool backward)
+{
+    const struct mt_attention_args *a = &plan->args;
+    const bool narrow = a->dtype == MT_BF16;
+    const size_t element = mt_dtype_bytes(a->dtype), heads = a->num_heads, dim = a->head_dim;
+    size_t rows, scores, values, kv;
+    size_t used = 0;
+    bool fits = mt_size_mul(mt_size_min(plan->tokens, MT_ATTENTION_QUERIES), heads, &rows) &&
+                mt_size_mul(rows, MT_ATTENTION_KEYS, &scores) && mt_size_mul(rows, dim, &values) &&
+                mt_size_mul(plan->tokens, a->num_kv_heads, &kv) && mt_size_mul(kv, dim, &kv);
+    fits = fits && cut_as(&used, true, plan->tokens, sizeof(int32_t), base, &plan->first);
+    fits = fits && cut_as(&used, true, plan->tokens, sizeof(int32_t), base, &plan->last);
+    fits = fits && cut(&used, true, values, element, base, &plan->q);
+    fits = fits && cut_as(&used, true, scores, sizeof(float), base, &plan->scores);
+    fits = fits && cut(&used, narrow, scores, element, base, &plan->p);
+    fits = fits && cut_as(&used, true, values, sizeof(float), base, &plan->out);
+    fits = fits && cut_as(&used, true, rows, sizeof(float), base, &plan->max);
+    fits = fits && cut_as(&used, true, rows, sizeof(float), base, &plan->sum);
+    fits = fits && cut(&used, backward, values, element, base, &plan->dout);
+    fits = fits && cut_as(&used, backward, scores, sizeof(float), base, &plan->dscores);
+    fits = fits && cut(&used, backward && narrow, scores, element, base, &plan->ds);
+    fits = fits && cut_as(&used, backward, rows, sizeof(float), base, &plan->lse);
+    fits = fits && cut_as(&used, backward, rows, sizeof(float), base, &plan->d);
+    fits = fits && cut_as(&used, backward, kv, sizeof(float), base, &plan->dk);
+    fits = fits && cut_as(&used, backward, kv, sizeof(float), base, &plan->dv);
+    if (!narrow) {
+        plan->p = plan->scores;
+        plan->ds = plan->dscores;
+    }
+    return fits ? used : SIZE_MAX;
+}
+
+size_t mt_cuda_attention_workspace(const struct mt_attention_args *args, bool backward)
+{
+    struct mt_attention_plan plan = {};
+    plan.args = *args;
+    plan.tokens = args->num_documents ? static_cast<size_t>(args->document_starts[args->num_documents]) : 0;
+    return plan.tokens ? lay_out(&plan, NULL, backward) : 0;
+}
+
+size_t mt_cuda_attention_workspace_bytes(struct mt_device *device, const struct mt_attention_args *args,
+                                         bool backward)
+{
+    (void)device;
+    return mt_cuda_attention_workspace(args, backward);
+}
+
+/* ---- arguments ---- */
+
+static bool bad_documents(const struct mt_attention_args *a)
+{
+    if (a->document_starts[0] != 0 || a->key_starts[0] < 0)
+        return true;
+    for (size_t d = 0; d < a->num_documents; d++) {
+        const int32_t queries = a->document_starts[d + 1] - a->document_starts[d];
+        if (queries < 0 || a->key_starts[d + 1] - a->key_starts[d] < queries)
+            return true;
+    }
+    return false;
+}
+
+int mt_cuda_attention_plan(struct mt_attention_plan *plan, const struct mt_attention_args *args,
+                           bool backward)
+{
+    struct mt_attention_args *a = &plan->args;
+    *a = *args;
+    if (!a->document_starts || !mt_cuda_data_dtype(a->dtype) || !a->head_dim || !a->num_kv_heads ||
+        !a->num_heads || a->num_heads % a->num_kv_heads)
+        return -EINVAL;
+    if (!a->key_starts)
+        a->key_starts = a->document_starts;
+    plan->group = a->num_heads / a->num_kv_heads;
+    const size_t group = plan->group * a->head_dim;
+    a->q_group_stride = a->q_group_stride ? a->q_group_stride : group;
+    a->kv_head_stride = a->kv_head_stride ? a->kv_head_stride : a->head_dim;
+    if (a->q_group_stride < group || a->kv_head_stride < a->head_dim || bad_documents(a))
+        return -EINVAL;
+    const size_t q_cols = (a->num_kv_heads - 1) * a->q_group_stride + group;
+    const size_t k_cols = (a->num_kv_heads - 1) * a->kv_head_stride + a->head_dim;
+    a->q_stride = a->q_stride ? a->q_stride : q_cols;
+    a->k_stride = a->k_stride ? a->k_stride : k_cols;
+    a->v_stride = a->v_stride ? a->v_stride : k_cols;
+    if (a->q_stride < q_cols || a->k_stride < k_cols || a->v_stride < k_cols || a->q_stride > INT_MAX ||
+        a->k_stride > INT_MAX || a->v_stride > INT_MAX)
+        return -EINVAL;
+    plan->tokens = static_cast<size_t>(a->document_starts[a->num_documents]);
+    plan->keys = static_cast<size_t>(a->key_starts[a->num_documents]);
+    for (size_t d = 0; d <= a->num_documents; d++)
+        plan->cut_at_documents |= a->key_starts[d] != a->document_starts[d];
+    if (plan->tokens && (!a->q || !a->k || !a->v || !a->out || !a->workspace))
+        return -EINVAL;
+    lay_out(plan, static_cast<char *>(a->workspace), backward);
+    return 0;
+}
+
+/* ---- blocks ---- */
+
+/* The keys that a query of a document sees, in the batch. */
+static void sees(const struct mt_attention_args *a, size_t document, size_t query, size_t *first,
+                 size_t *last)
+{
+    const size_t begin = static_cast<size_t>(a->document_starts[document]);
+    const size_t end = static_cast<size_t>(a->document_starts[document + 1]);
+    const size_t key = static_cast<size_t>(a->key_starts[document]);
+    const size_t keys = static_cast<size_t>(a->key_starts[document + 1]) - key;
+    const size_t position = keys - (end - begin) + (query - begin);
+    *first = key + (a->window && position + 1 > a->window ? position + 1 - a->window : 0);
+    *last = key + position + 1;
+}
+
+static size_t document_of(const struct mt_attention_args *a, size_t query, size_t document)
+{
+    while (static_cast<size_t>(a->document_starts[document + 1]) <= query)
+        document++;
+    return document;
+}
+
+/* Both ends of what a query sees grow along the batch, so a block's keys run from the first of its first
+ * query to the last of its last. */
+bool mt_cuda_attention_next(const struct mt_attention_plan *plan, size_t *query, size_t *document,
+                            struct mt_attention_block *block)
+{
+    const struct mt_attention_args *a = &plan->args;
+    size_t unused;
+    if (*query >= plan->tokens)
+        return false;
+    *document = document_of(a, *query, *document);
+    size_t end = mt_size_min(plan->tokens, *query + MT_ATTENTION_QUERIES);
+    if (plan->cut_at_documents)
+        end = mt_size_min(end, static_cast<size_t>(a->document_starts[*document + 1]));
+    block->query = *query;
+    block->queries = end - *query;
+    sees(a, *document, *query, &block->key, &unused);
+    *document = document_of(a, end - 1, *document);
+    sees(a, *document, end - 1, &unused, &block->key_end);
+    *query = end;
+    return true;
+}
+
+/* ---- ranges ---- */
+
+struct documents {
+    int32_t queries[DOCUMENTS + 1], keys[DOCUMENTS + 1];
+    int32_t count;
+};
+
+static __global__ void ranges(struct documents documents, int32_t *first, int32_t *last, int32_t window)
+{
+    for (int32_t d = (int32_t)blockIdx.x; d < documents.count; d += (int32_t)gridDim.x) {
+        const int32_t begin = documents.queries[d], end = documents.queries[d + 1];
+        const int32_t key = documents.keys[d], before = documents.keys[d + 1] - key - (end - begin);
+        for (int32_t t = begin + (int32_t)threadIdx.x; t < end; t += (int32_t)blockDim.x) {
+            const int32_t seen = before + t - begin + 1;
+            first[t] = key + (window && seen > window ? seen - window : 0);
+            last[t] = key + seen;
+        }
+    }
+}
+
+void mt_cuda_attention_ranges(struct mt_stream *stream, const struct mt_attention_plan *plan)
+{
+    const struct mt_attention_args *a = &plan->args;
+    /* No document is longer than an int32_t counts. */
+    const int32_t window = a->window < INT32_MAX ? static_cast<int32_t>(a->window) : 0;
+    for (size_t d = 0; d < a->num_documents; d += DOCUMENTS) {
+        struct documents documents = {};
+        documents.count = static_cast<int32_t>(mt_size_min(DOCUMENTS, a->num_documents - d));
+        for (int32_t i = 0; i <= documents.count; i++) {
+            documents.queries[i] = a->document_starts[d + static_cast<size_t>(i)];
+            documents.keys[i] = a->key_starts[d + static_cast<size_t>(i)];
+        }
+        MT_LAUNCH(ranges, dim3(static_cast<unsigned>(documents.count)), dim3(MT_ATTENTION_THREADS), 0,
+                  stream->handle, documents, plan->first, plan->last, window);
+    }
+}
+
+/* ---- packed rows ---- */
+
+template <typename T, int V>
+static __global__ void pack_rows(const T *from, T *to, struct mt_attention_rows rows, size_t dim,
+                                 size_t stride, size_t group_stride)
+{
+    const size_t row = (size_t)blockIdx.x * blockDim.y + threadIdx.y;
+    if (row >= rows.kv_heads * rows.queries * rows.group)
+        return;
+    size_t query, kv_head, member;
+    mt_attention_place(rows, row, &query, &kv_head, &member);
+    const T *own = from + query * stride + kv_head * group_stride + member * dim;
+    for (size_t i = (size_t)threadIdx.x * V; i < dim; i += (size_t)blockDim.x * V) {
+        float v[V];
+        mt_load<T, V>(own + i, v);
+        mt_store<T, V>(to + row * dim + i, v);
+    }
+}
+
+void mt_cuda_attention_pack(struct mt_stream *stream, const struct mt_attention_plan *plan,
+                            const struct mt_attention_block *block, void *to, const void *from, size_t stride,
+                            size_t group_stride)
+{
+    const struct mt_attention_args *a = &plan->args;
+    const struct mt_attention_rows rows = {block->query, block->queries, plan->group, a->num_kv_heads};
+    const size_t element = mt_dtype_bytes(a->dtype), n = 16 / element;
+    const bool packs =
+        a->head_dim % n == 0 && group_stride % n == 0 && mt_cuda_fits(from, element, stride, n);
+    const dim3 grid(static_cast<unsigned>(mt_cuda_ceil_div(block->queries * a->num_heads, 16))),
+        across(16, 16);
+    mt_cuda_dispatch(a->dtype, packs, [&](auto kind) {
+        typedef typename decltype(kind)::type T;
+        constexpr int V = decltype(kind)::packs;
+        MT_LAUNCH((pack_rows<T, V>), grid, across, 0, stream->handle, static_cast<const T *>(from),
+                  static_cast<T *>(to), rows, a->head_dim, stride, group_stride);
+    });
+}

@@ -1,0 +1,134 @@
+/* Rotary position embedding in place (Su et al., 2021). A pair (a, b) at angle p becomes
+ *
+ *   (a cos p - b sin p, b cos p + a sin p);  inverse: the sign of sin p turns round
+ *
+ * A block is a token; its threads take V pairs of a head at a time.
+ */
+#include "gpu/kernels/kernel.h"
+
+#define THREADS 128
+
+struct rope {
+    const int32_t *positions;
+    const float *cos, *sin;
+    size_t heads, head_dim, pairs, x_stride, num_positions, run, run_stride;
+    float sign;
+    volatile unsigned long long *fault;
+};
+
+/* V pairs (i, i + pairs). */
+template <typename T, int V>
+static __device__ void rotate_halves(T *head, const float *cos, const float *sin, size_t pairs, float sign)
+{
+    float a[V], b[V];
+    mt_load<T, V>(head, a);
+    mt_load<T, V>(head + pairs, b);
+    for (int i = 0; i < V; i++) {
+        const float c = cos[i], s = sign * sin[i], x = a[i];
+        a[i] = x * c - b[i] * s;
+        b[i] = b[i] * c + x * s;
+    }
+    mt_store<T, V>(head, a);
+    mt_store<T, V>(head + pairs, b);
+}
+
+/* V pairs (2i, 2i + 1). */
+template <typename T, int V>
+static __device__ void rotate_neighbours(T *head, const float *cos, const float *sin, float sign)
+{
+    float v[2 * V];
+    mt_load<T, 2 * V>(head, v);
+    for (int i = 0; i < V; i++) {
+        const float c = cos[i], s = sign * sin[i], x = v[2 * i];
+        v[2 * i] = x * c - v[2 * i + 1] * s;
+        v[2 * i + 1] = v[2 * i + 1] * c + x * s;
+    }
+    mt_store<T, 2 * V>(head, v);
+}
+
+template <typename T, int V, bool interleaved>
+static __global__ void rope_kernel(T *x, size_t tokens, struct rope r)
+{
+    for (size_t t = blockIdx.x; t < tokens; t += gridDim.x) {
+        const int32_t position = r.positions[t];
+        if (position < 0 || (size_t)position >= r.num_positions) {
+            if (threadIdx.x == 0)
+                mt_fault(r.fault, MT_CUDA_FAULT_POSITION, t, position);
+            continue;
+        }
+        const float *cos = r.cos + (size_t)position * r.pairs, *sin = r.sin + (size_t)position * r.pairs;
+        const unsigned a_head = (unsigned)(r.pairs / V), all = (unsigned)r.heads * a_head;
+        for (unsigned n = threadIdx.x; n < all; n += blockDim.x) {
+            const unsigned head = n / a_head, i = n % a_head * V;
+            T *at = x + t * r.x_stride + head / r.run * r.run_stride + head % r.run * r.head_dim;
+            if (interleaved)
+                rotate_neighbours<T, V>(at + 2 * i, cos + i, sin + i, r.sign);
+            else
+                rotate_halves<T, V>(at + i, cos + i, sin + i, r.pairs, r.sign);
+        }
+    }
+}
+
+template <typename T, int V>
+static void launch(struct mt_stream *stream, const struct mt_rope_args *a, const struct rope &r)
+{
+    const dim3 grid(mt_cuda_blocks(a->tokens, 65535)), block(THREADS);
+    if (a->interleaved)
+        MT_LAUNCH((rope_kernel<T, V, true>), grid, block, 0, stream->handle, static_cast<T *>(a->x),
+                  a->tokens, r);
+    else
+        MT_LAUNCH((rope_kernel<T, V, false>), grid, block, 0, stream->handle, static_cast<T *>(a->x),
+                  a->tokens, r);
+}
+
+int mt_cuda_rope(struct mt_stream *stream, const struct mt_rope_args *args)
+{
+    struct mt_rope_args a = *args;
+    a.run = a.run ? a.run : a.heads;
+    a.run_stride = a.run_stride ? a.run_stride : a.run * a.head_dim;
+    const size_t width = a.heads ? (a.heads / a.run - 1) * a.run_stride + a.run * a.head_dim : 0;
+    a.x_stride = a.x_stride ? a.x_stride : width;
+    if (!mt_cuda_data_dtype(a.dtype) || a.rotary_dim % 2 || a.rotary_dim > a.head_dim || a.x_stride < width ||
+        (a.heads && a.heads % a.run) || a.run_stride < a.run * a.head_dim)
+        return -EINVAL;
+    if (!a.tokens || !a.heads || !a.rotary_dim)
+        return 0;
+    if (!a.x || !a.positions || !a.cos || !a.sin)
+        return -EINVAL;
+    const int code = mt_cuda_begin(stream);
+    if (code)
+        return code;
+    struct rope r = {};
+    r.positions = a.positions;
+    r.cos = a.cos;
+    r.sin = a.sin;
+    r.heads = a.heads;
+    r.head_dim = a.head_dim;
+    r.pairs = a.rotary_dim / 2;
+    r.x_stride = a.x_stride;
+    r.num_positions = a.num_positions;
+    r.run = a.run;
+    r.run_stride = a.run_stride;
+    r.sign = a.inverse ? -1.0f : 1.0f;
+    r.fault = stream->device->fault_word;
+    /* In packs, a thread of neighbours has 16 bytes, one of halves twice 16 bytes. */
+    const size_t element = mt_dtype_bytes(a.dtype), n = 16 / element;
+    const bool packs = mt_cuda_fits(a.x, element, a.x_stride, n) && a.run_stride % n == 0 &&
+                       a.head_dim % n == 0 && (a.interleaved ? a.rotary_dim : r.pairs) % n == 0;
+    if (a.dtype == MT_BF16) {
+        if (!packs)
+            launch<mt_bf16, 1>(stream, &a, r);
+        else if (a.interleaved)
+            launch<mt_bf16, 4>(stream, &a, r);
+        else
+            launch<mt_bf16, 8>(stream, &a, r);
+    } else {
+        if (!packs)
+            launch<float, 1>(stream, &a, r);
+        else if (a.interleaved)
+            launch<float, 2>(stream, &a, r);
+        else
+            launch<float, 4>(stream, &a, r);
+    }
+    return mt_cuda_end(stream, "rope");
+}

@@ -1,0 +1,257 @@
+/* Matrix products by cuBLASLt, batches of them by cuBLAS.
+ *
+ * Our matrices are row-major and the library's column-major: c = op(a) op(b) is given to it as the transposed
+ * product, b first. Sums are in fp32 (plain fp32 multiplication for fp32 operands, no TF32), results rounded
+ * once. Each stream has handles and a workspace of its own, and the algorithm for a shape is asked for once
+ * and remembered, so that the same products in the same order give the same bits.
+ */
+#include "gpu/cuda.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Remembered algorithms a stream: a model has some dozen shapes. */
+#define REMEMBERED 256u
+
+/* What decides on an algorithm. Compared byte by byte, so without padding. */
+struct shape {
+    uint64_t m, n, k, lda, ldb, ldc;
+    uint32_t a_alignment, b_alignment, c_alignment;
+    uint8_t transpose_a, transpose_b, bias, beta, operands, result, unused[2];
+};
+
+struct remembered {
+    struct shape shape;
+    cublasLtMatmulAlgo_t algorithm;
+    bool filled;
+};
+
+struct mt_cuda_products {
+    cublasLtHandle_t lt;
+    cublasHandle_t blas;
+    void *workspace;
+    size_t workspace_bytes;
+    struct remembered remembered[REMEMBERED];
+};
+
+static cudaDataType_t type_of(enum mt_dtype dtype)
+{
+    return dtype == MT_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+void mt_cuda_products_free(struct mt_cuda_products *products)
+{
+    if (!products)
+        return;
+    if (products->blas)
+        cublasDestroy(products->blas);
+    if (products->lt)
+        cublasLtDestroy(products->lt);
+    free(products);
+}
+
+/* With the stream's lock held. */
+static struct mt_cuda_products *open_products(struct mt_stream *stream, char *scratch)
+{
+    struct mt_cuda_device *device = stream->device;
+    struct mt_cuda_products *products = static_cast<struct mt_cuda_products *>(calloc(1, sizeof *products));
+    if (!products) {
+        mt_cuda_fail(device, "no host memory for the products of stream %s", stream->name);
+        return NULL;
+    }
+    products->workspace = scratch + MT_CUDA_PARTS_BYTES;
+    products->workspace_bytes = device->blas_bytes;
+    const bool failed =
+        mt_cuda_check_blas(device, cublasLtCreate(&products->lt), "opening cuBLASLt") ||
+        mt_cuda_check_blas(device, cublasCreate(&products->blas), "opening cuBLAS") ||
+        mt_cuda_check_blas(device, cublasSetStream(products->blas, stream->handle), "opening cuBLAS") ||
+        mt_cuda_check_blas(device,
+                           cublasSetWorkspace(products->blas, products->workspace, products->workspace_bytes),
+                           "opening cuBLAS") ||
+        mt_cuda_check_blas(
+            device,
+            cublasSetMathMode(products->blas,
+                              static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH |
+                                                        CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
+            "opening cuBLAS");
+    if (failed) {
+        mt_cuda_products_free(products);
+        return NULL;
+    }
+    return products;
+}
+
+/* The largest power of two up to 256 that divides an address. */
+static uint32_t alignment_of(const void *address)
+{
+    const uintptr_t bits = reinterpret_cast<uintptr_t>(address);
+    uint32_t alignment = 256;
+    while (bits % alignment)
+        alignment /= 2;
+    return alignment;
+}
+
+struct descriptors {
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulPreference_t preference;
+};
+
+static void free_descriptors(struct descriptors *d)
+{
+    if (d->preference)
+        cublasLtMatmulPreferenceDestroy(d->preference);
+    if (d->c)
+        cublasLtMatrixLayoutDestroy(d->c);
+    if (d->b)
+        cublasLtMatrixLayoutDestroy(d->b);
+    if (d->a)
+        cublasLtMatrixLayoutDestroy(d->a);
+    if (d->product)
+        cublasLtMatmulDescDestroy(d->product);
+}
+
+template <typename value>
+static cublasStatus_t set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t what, const value &to)
+{
+    return cublasLtMatmulDescSetAttribute(product, what, &to, sizeof to);
+}
+
+template <typename value>
+static cublasStatus_t prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t what,
+                             const value &to)
+{
+    return cublasLtMatmulPreferenceSetAttribute(preference, what, &to, sizeof to);
+}
+
+#define RETURN_IF_FAILED(call)                                                                               \
+    do {                                                                                                     \
+        const cublasStatus_t status_of_call = (call);                                                        \
+        if (status_of_call != CUBLAS_STATUS_SUCCESS)                                                         \
+            return status_of_call;                                                                           \
+    } while (0)
+
+/* In the library's terms: its first operand is our b, its second our a, its rows our columns. */
+static cublasStatus_t describe(const struct mt_cuda_product *p, struct descriptors *d)
+{
+    const cublasOperation_t first = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t second = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    RETURN_IF_FAILED(cublasLtMatmulDescCreate(&d->product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    RETURN_IF_FAILED(set(d->product, CUBLASLT_MATMUL_DESC_TRANSA, first));
+    RETURN_IF_FAILED(set(d->product, CUBLASLT_MATMUL_DESC_TRANSB, second));
+    if (p->bias) {
+        RETURN_IF_FAILED(set(d->product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
+        RETURN_IF_FAILED(set(d->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p->bias));
+        RETURN_IF_FAILED(set(d->product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p->operands)));
+    }
+    RETURN_IF_FAILED(cublasLtMatrixLayoutCreate(&d->a, type_of(p->operands), p->transpose_b ? p->k : p->n,
+                                                p->transpose_b ? p->n : p->k, static_cast<int64_t>(p->ldb)));
+    RETURN_IF_FAILED(cublasLtMatrixLayoutCreate(&d->b, type_of(p->operands), p->transpose_a ? p->m : p->k,
+                                                p->transpose_a ? p->k : p->m, static_cast<int64_t>(p->lda)));
+    return cublasLtMatrixLayoutCreate(&d->c, type_of(p->result), p->n, p->m, static_cast<int64_t>(p->ldc));
+}
+
+static cublasStatus_t choose(struct mt_cuda_products *products, const struct shape *shape,
+                             struct descriptors *d, cublasLtMatmulAlgo_t *algorithm)
+{
+    cublasLtMatmulHeuristicResult_t result;
+    int found = 0;
+    RETURN_IF_FAILED(cublasLtMatmulPreferenceCreate(&d->preference));
+    RETURN_IF_FAILED(prefer(d->preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                            static_cast<uint64_t>(products->workspace_bytes)));
+    RETURN_IF_FAILED(prefer(d->preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, shape->b_alignment));
+    RETURN_IF_FAILED(prefer(d->preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, shape->a_alignment));
+    RETURN_IF_FAILED(prefer(d->preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, shape->c_alignment));
+    RETURN_IF_FAILED(prefer(d->preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, shape->c_alignment));
+    RETURN_IF_FAILED(cublasLtMatmulAlgoGetHeuristic(products->lt, d->product, d->a, d->b, d->c, d->c,
+                                                    d->preference, 1, &result, &found));
+    if (!found)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    *algorithm = result.algo;
+    return result.state;
+}
+
+/* The place of a shape: where it stands, or a free one, or the one that it would have had first. */
+static struct remembered *place_of(struct mt_cuda_products *products, const struct shape *shape)
+{
+    const unsigned char *bytes = reinterpret_cast<const unsigned char *>(shape);
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < sizeof *shape; i++)
+        hash = (hash ^ bytes[i]) * 16777619u;
+    for (uint32_t i = 0; i < 8; i++) {
+        struct remembered *place = &products->remembered[(hash + i) % REMEMBERED];
+        if (!place->filled || !memcmp(&place->shape, shape, sizeof *shape))
+            return place;
+    }
+    struct remembered *first = &products->remembered[hash % REMEMBERED];
+    first->filled = false;
+    return first;
+}
+
+static cublasStatus_t multiply_one(struct mt_stream *stream, struct mt_cuda_products *products,
+                                   const struct mt_cuda_product *p, struct descriptors *d)
+{
+    struct shape shape;
+    memset(&shape, 0, sizeof shape);
+    shape.m = p->m;
+    shape.n = p->n;
+    shape.k = p->k;
+    shape.lda = p->lda;
+    shape.ldb = p->ldb;
+    shape.ldc = p->ldc;
+    shape.a_alignment = alignment_of(p->a);
+    shape.b_alignment = alignment_of(p->b);
+    shape.c_alignment = alignment_of(p->c);
+    if (p->bias && alignment_of(p->bias) < shape.c_alignment)
+        shape.c_alignment = alignment_of(p->bias);
+    shape.transpose_a = p->transpose_a;
+    shape.transpose_b = p->transpose_b;
+    shape.bias = p->bias != NULL;
+    shape.beta = p->beta != 0;
+    shape.operands = static_cast<uint8_t>(p->operands);
+    shape.result = static_cast<uint8_t>(p->result);
+    RETURN_IF_FAILED(describe(p, d));
+    struct remembered *place = place_of(products, &shape);
+    if (!place->filled) {
+        RETURN_IF_FAILED(choose(products, &shape, d, &place->algorithm));
+        place->shape = shape;
+        place->filled = true;
+    }
+    return cublasLtMatmul(products->lt, d->product, &p->alpha, p->b, d->a, p->a, d->b, &p->beta, p->c, d->c,
+                          p->c, d->c, &place->algorithm, products->workspace, products->workspace_bytes,
+                          stream->handle);
+}
+
+static cublasStatus_t multiply_batch(struct mt_cuda_products *products, const struct mt_cuda_product *p)
+{
+    return cublasGemmStridedBatchedEx(
+        products->blas, p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+        p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, static_cast<int>(p->n), static_cast<int>(p->m),
+        static_cast<int>(p->k), &p->alpha, p->b, type_of(p->operands), static_cast<int>(p->ldb),
+        static_cast<long long>(p->b_step), p->a, type_of(p->operands), static_cast<int>(p->lda),
+        static_cast<long long>(p->a_step), &p->beta, p->c, type_of(p->result), static_cast<int>(p->ldc),
+        static_cast<long long>(p->c_step), static_cast<int>(p->batch), CUBLAS_COMPUTE_32F,
+        CUBLAS_GEMM_DEFAULT);
+}
+
+int mt_cuda_multiply(struct mt_stream *stream, const struct mt_cuda_product *product, const char *operation)
+{
+    char *scratch = reinterpret_cast<char *>(mt_cuda_parts(stream));
+    if (!scratch)
+        return -EIO;
+    struct descriptors descriptors = {};
+    int code = -EIO;
+    pthread_mutex_lock(&stream->lock);
+    if (!stream->products)
+        stream->products = open_products(stream, scratch);
+    if (stream->products)
+        code = mt_cuda_check_blas(stream->device,
+                                  product->batch > 1
+                                      ? multiply_batch(stream->products, product)
+                                      : multiply_one(stream, stream->products, product, &descriptors),
+                                  operation);
+    free_descriptors(&descriptors);
+    pthread_mutex_unlock(&stream->lock);
+    return code;
+}
