@@ -24,7 +24,7 @@ FLOORS = [
 OTHERS = {
     "api": ["core/base", "core/job", "core/queue"],
     "daemon/megatraind": ["api", "core/base", "core/job", "core/queue"],
-    "gpu": ["core/base", "core/device/device.h"],
+    "gpu": ["core/base", "core/device/device.h", "core/device/module.h", "core/device/collective.h"],
 }
 
 # Tests may look at everything.
