@@ -115,6 +115,16 @@ static size_t match_at(const struct mt_added *added, const char *text, size_t by
     return length;
 }
 
+size_t mt_added_longest(const struct mt_added *added, const char *text, size_t bytes, int32_t *id)
+{
+    int32_t index = 0;
+    const size_t length =
+        bytes && added->begins[(unsigned char)text[0]] ? match_at(added, text, bytes, &index) : 0;
+    if (length)
+        *id = added->tokens[index].id;
+    return length;
+}
+
 static bool word_before(const char *text, size_t bytes)
 {
     uint32_t character;

@@ -22,6 +22,9 @@ void mt_added_free(struct mt_added *added);
 /* 0, -ENOMEM, or -EEXIST when the text is there already. An empty text is ignored. */
 int mt_added_insert(struct mt_added *added, const char *text, size_t bytes, struct mt_added_token token);
 
+/* The length of the longest token that begins a text, and its id; 0 when there is none. */
+size_t mt_added_longest(const struct mt_added *added, const char *text, size_t bytes, int32_t *id);
+
 /* Cuts a text into parts: calls `part` with the text between tokens (token MT_TOKEN_NONE, never empty) and
  * the tokens, in order; stops at the first result that is not 0 and returns it. Of tokens that begin at the
  * same place the longest counts. */

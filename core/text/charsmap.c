@@ -1,5 +1,6 @@
 #include "core/text/charsmap.h"
 
+#include "core/text/base64.h"
 #include "core/text/unicode.h"
 #include "core/text/utf8.h"
 
@@ -13,46 +14,6 @@ struct mt_charsmap {
     size_t text_bytes;
 };
 
-/* --- base64
- * ------------------------------------------------------------------------------------------------- */
-
-static int base64_value(char c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-/* NULL when out of memory or damaged. */
-static unsigned char *decode_base64(const char *text, size_t *bytes)
-{
-    size_t length = strlen(text);
-    while (length && text[length - 1] == '=')
-        length--;
-    unsigned char *data = malloc(length / 4 * 3 + 4);
-    uint32_t bits = 0;
-    unsigned count = 0;
-    *bytes = 0;
-    for (size_t i = 0; data && i < length; i++) {
-        const int value = base64_value(text[i]);
-        if (value < 0) {
-            free(data);
-            return NULL;
-        }
-        bits = bits << 6 | (uint32_t)value;
-        count += 6;
-        if (count >= 8) {
-            count -= 8;
-            data[(*bytes)++] = (unsigned char)(bits >> count);
-        }
-    }
-    return data;
-}
-
 /* --- the trie
  * ----------------------------------------------------------------------------------------------- */
 
@@ -61,30 +22,46 @@ static uint32_t unit_offset(uint32_t unit)
     return (unit >> 10) << ((unit & 1u << 9) >> 6);
 }
 
-/* The replacement for the shortest beginning of `text` that has one, or NULL. All positions are checked: the
- * file may hold anything. */
-static const char *find(const struct mt_charsmap *charsmap, const char *text, size_t bytes)
+/* The replacement for the shortest, or the longest, beginning of `text` that has one, or NULL. All positions
+ * are checked: the file may hold anything. */
+static const char *find(const struct mt_charsmap *charsmap, const char *text, size_t bytes, bool longest,
+                        size_t *length)
 {
+    const char *found = NULL;
     size_t at = 0;
     if (!charsmap->num_units)
         return NULL;
     at ^= unit_offset(charsmap->units[0]);
-    for (size_t i = 0; i < bytes && text[i]; i++) {
+    for (size_t i = 0; i < bytes && (longest || !found); i++) {
         at ^= (unsigned char)text[i];
         if (at >= charsmap->num_units)
-            return NULL;
+            break;
         const uint32_t unit = charsmap->units[at];
         if ((unit & (1u << 31 | 0xff)) != (unsigned char)text[i])
-            return NULL;
+            break;
         at ^= unit_offset(unit);
-        if (unit >> 8 & 1) {
-            if (at >= charsmap->num_units)
-                return NULL;
-            const size_t value = charsmap->units[at] & 0x7fffffff;
-            return value < charsmap->text_bytes ? charsmap->texts + value : NULL;
-        }
+        if (!(unit >> 8 & 1))
+            continue;
+        const size_t value = at < charsmap->num_units ? charsmap->units[at] & 0x7fffffff : SIZE_MAX;
+        if (value >= charsmap->text_bytes)
+            break;
+        found = charsmap->texts + value;
+        *length = i + 1;
     }
-    return NULL;
+    return found;
+}
+
+const char *mt_charsmap_longest(const struct mt_charsmap *charsmap, const char *text, size_t bytes,
+                                size_t *length)
+{
+    return find(charsmap, text, bytes, true, length);
+}
+
+/* Up to a zero byte: the reference implementation of the graphemes' rules goes no further. */
+static const char *find_shortest(const struct mt_charsmap *charsmap, const char *text, size_t bytes)
+{
+    size_t length;
+    return find(charsmap, text, strnlen(text, bytes), false, &length);
 }
 
 static int apply_characters(const struct mt_charsmap *charsmap, struct mt_view text, size_t from,
@@ -94,7 +71,7 @@ static int apply_characters(const struct mt_charsmap *charsmap, struct mt_view t
     for (size_t i = from; r == 0 && i < from + bytes;) {
         uint32_t character;
         const size_t length = (size_t)mt_utf8_next(text.text + i, text.bytes - i, &character);
-        const char *found = find(charsmap, text.text + i, length);
+        const char *found = find_shortest(charsmap, text.text + i, length);
         r = found ? mt_mapped_put(out, text, i, length, found, strlen(found))
                   : mt_mapped_keep(out, text, i, length);
         i += length;
@@ -107,7 +84,7 @@ int mt_charsmap_apply(const struct mt_charsmap *charsmap, struct mt_view text, s
     int r = 0;
     for (size_t i = 0; r == 0 && i < text.bytes;) {
         const size_t length = mt_grapheme_bytes(text.text + i, text.bytes - i);
-        const char *found = length < 6 ? find(charsmap, text.text + i, length) : NULL;
+        const char *found = length < 6 ? find_shortest(charsmap, text.text + i, length) : NULL;
         r = found ? mt_mapped_put(out, text, i, length, found, strlen(found))
                   : apply_characters(charsmap, text, i, length, out);
         i += length;
@@ -141,14 +118,11 @@ static int load(struct mt_charsmap *charsmap, const unsigned char *data, size_t 
     return 0;
 }
 
-int mt_charsmap_load(const char *base64, struct mt_charsmap **result, struct mt_error *error)
+int mt_charsmap_new(const void *data, size_t bytes, struct mt_charsmap **result, struct mt_error *error)
 {
     *result = NULL;
-    size_t bytes;
-    unsigned char *data = decode_base64(base64, &bytes);
     struct mt_charsmap *charsmap = calloc(1, sizeof *charsmap);
-    int r = !charsmap ? -ENOMEM : !data ? -EINVAL : load(charsmap, data, bytes);
-    free(data);
+    int r = charsmap ? load(charsmap, data, bytes) : -ENOMEM;
     if (r < 0) {
         mt_charsmap_free(charsmap);
         return r == -ENOMEM
@@ -157,6 +131,18 @@ int mt_charsmap_load(const char *base64, struct mt_charsmap **result, struct mt_
     }
     *result = charsmap;
     return 0;
+}
+
+int mt_charsmap_load(const char *base64, struct mt_charsmap **charsmap, struct mt_error *error)
+{
+    *charsmap = NULL;
+    size_t bytes;
+    unsigned char *data = mt_base64_decode(base64, strlen(base64), &bytes);
+    if (!data)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "the precompiled_charsmap is damaged");
+    int r = mt_charsmap_new(data, bytes, charsmap, error);
+    free(data);
+    return r;
 }
 
 void mt_charsmap_free(struct mt_charsmap *charsmap)

@@ -2,17 +2,14 @@
 #include "core/text/json_tokenizer.h"
 
 #include "core/base/cleanup.h"
-#include "core/base/document.h"
-#include "core/base/file.h"
 #include "core/base/size.h"
 #include "core/text/byte_alphabet.h"
 #include "core/text/pipeline.h"
+#include "core/text/token_names.h"
 #include "core/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define MAX_CONFIG_BYTES ((size_t)64 << 20)
 
 #define bad_model(error, ...) mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, __VA_ARGS__)
 #define not_supported(error, ...) mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL, __VA_ARGS__)
@@ -393,18 +390,6 @@ static int check_model(const json_t *model, bool *unigram, struct mt_error *erro
                : bad_model(error, "the model has no vocabulary");
 }
 
-static int allocate(struct mt_pipeline *tokenizer, size_t size, struct mt_error *error)
-{
-    tokenizer->base.vocab_size = size;
-    tokenizer->special = calloc(size, sizeof *tokenizer->special);
-    tokenizer->added = mt_added_new();
-    tokenizer->added_normalized = mt_added_new();
-    if (!tokenizer->special || !tokenizer->added || !tokenizer->added_normalized ||
-        mt_vocab_init(&tokenizer->vocab, size) < 0 || mt_vocab_init(&tokenizer->pieces, size) < 0)
-        return no_memory(error);
-    return 0;
-}
-
 static int read_parts(struct mt_pipeline *tokenizer, const json_t *document, struct mt_error *error)
 {
     const json_t *model = json_object_get(document, "model"), *vocab = json_object_get(model, "vocab");
@@ -424,7 +409,7 @@ static int read_parts(struct mt_pipeline *tokenizer, const json_t *document, str
     if (r == 0)
         r = measure(document, vocab, &size, error);
     if (r == 0)
-        r = allocate(tokenizer, size, error);
+        r = mt_pipeline_allocate(tokenizer, size) < 0 ? no_memory(error) : 0;
     if (r < 0)
         return r;
     tokenizer->byte_level = mt_pretokenizer_is_byte_level(tokenizer->pretokenizer);
@@ -444,89 +429,27 @@ static int read_parts(struct mt_pipeline *tokenizer, const json_t *document, str
 /* --- names of special tokens
  * ---------------------------------------------------------------------------------- */
 
-static int32_t find_token(const struct mt_pipeline *tokenizer, const json_t *document, const char *text)
+struct named {
+    const struct mt_pipeline *tokenizer;
+    const json_t *document;
+};
+
+static int32_t find_token(void *context, const char *text)
 {
+    const struct named *named = context;
     json_t *json;
     size_t i;
-    const int32_t known =
-        find_in_model(tokenizer, json_object_get(json_object_get(document, "model"), "vocab"), text);
+    const int32_t known = find_in_model(
+        named->tokenizer, json_object_get(json_object_get(named->document, "model"), "vocab"), text);
     if (known != MT_TOKEN_NONE)
         return known;
-    json_array_foreach(json_object_get(document, "added_tokens"), i, json)
+    json_array_foreach(json_object_get(named->document, "added_tokens"), i, json)
     {
         const char *content = json_string_value(json_object_get(json, "content"));
         if (content && strcmp(content, text) == 0)
             return (int32_t)json_integer_value(json_object_get(json, "id"));
     }
     return MT_TOKEN_NONE;
-}
-
-/* A JSON file of the folder; NULL when it is not there. */
-static int read_config(const char *folder, const char *name, json_t **config, struct mt_error *error)
-{
-    *config = NULL;
-    mt_autofree char *path = mt_path_join(folder, name);
-    if (!path)
-        return no_memory(error);
-    if (!mt_path_exists(path))
-        return 0;
-    mt_autofree char *text = NULL;
-    size_t bytes;
-    int r = mt_file_read(path, MAX_CONFIG_BYTES, &text, &bytes, error);
-    if (r == 0)
-        r = mt_json_parse(text, bytes, name, config, error);
-    if (r < 0 && error && r != -ENOMEM)
-        error->reason = MT_REASON_BAD_MODEL;
-    return r;
-}
-
-struct named_id {
-    const char *name, *id_name;
-    int32_t *id;
-};
-
-/* "bos_token": "<s>", or {"content": "<s>"}. */
-static void take_name(const struct mt_pipeline *tokenizer, const json_t *config, const json_t *document,
-                      const struct named_id *wanted)
-{
-    const json_t *value = json_object_get(config, wanted->name);
-    const char *text = json_string_value(json_is_object(value) ? json_object_get(value, "content") : value);
-    if (text && *wanted->id == MT_TOKEN_NONE)
-        *wanted->id = find_token(tokenizer, document, text);
-}
-
-/* "bos_token_id": 1, or a list whose first counts. */
-static void take_id(const struct mt_pipeline *tokenizer, const json_t *config, const struct named_id *wanted)
-{
-    const json_t *value = json_object_get(config, wanted->id_name);
-    if (json_is_array(value))
-        value = json_array_get(value, 0);
-    if (json_is_integer(value) && json_integer_value(value) < (json_int_t)tokenizer->base.vocab_size &&
-        json_integer_value(value) >= 0 && *wanted->id == MT_TOKEN_NONE)
-        *wanted->id = (int32_t)json_integer_value(value);
-}
-
-static int read_names(struct mt_pipeline *tokenizer, const char *folder, const json_t *document,
-                      struct mt_error *error)
-{
-    static const char *const files[] = {"tokenizer_config.json", "special_tokens_map.json", "config.json",
-                                        "generation_config.json"};
-    const struct named_id wanted[] = {
-        {"bos_token", "bos_token_id", &tokenizer->base.begin},
-        {"eos_token", "eos_token_id", &tokenizer->base.end},
-        {"pad_token", "pad_token_id", &tokenizer->base.pad},
-    };
-    for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
-        mt_autojson json_t *config = NULL;
-        int r = read_config(folder, files[f], &config, error);
-        if (r < 0)
-            return r;
-        for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-            take_name(tokenizer, config, document, &wanted[i]);
-            take_id(tokenizer, config, &wanted[i]);
-        }
-    }
-    return 0;
 }
 
 int mt_json_tokenizer_load(const char *folder, const json_t *document, struct mt_tokenizer **result,
@@ -538,9 +461,10 @@ int mt_json_tokenizer_load(const char *folder, const json_t *document, struct mt
         return no_memory(error);
     int r = read_parts(tokenizer, document, error);
     if (r == 0)
-        r = read_names(tokenizer, folder, document, error);
+        r = mt_token_names_read(folder, &tokenizer->base, find_token, &(struct named){tokenizer, document},
+                                error);
     if (r == 0)
-        r = mt_pipeline_seal(tokenizer, folder, "tokenizer.json", error);
+        r = mt_pipeline_seal(tokenizer, folder, "tokenizer.json", NULL, error);
     if (r < 0) {
         mt_pipeline_free(tokenizer);
         return r;

@@ -71,26 +71,38 @@ int mt_mapped_put(struct mt_mapped *mapped, struct mt_view view, size_t offset, 
     return mt_text_append(&mapped->text, data, data_bytes);
 }
 
-int mt_mapped_begin(struct mt_mapped *mapped, const char *text, size_t bytes)
+/* One ill-formed part, or what is left of the text. */
+static int begin_ill_formed(struct mt_mapped *mapped, size_t at, size_t bytes)
+{
+    const struct mt_span span = {(uint32_t)at, (uint32_t)(at + bytes)};
+    if (mapped->tracked && mt_spans_append(&mapped->spans, span, 3) < 0)
+        return -ENOMEM;
+    return mt_text_append(&mapped->text, "\xef\xbf\xbd", 3);
+}
+
+static int begin_plain(struct mt_mapped *mapped, const char *text, size_t at, size_t bytes)
+{
+    for (size_t i = 0; mapped->tracked && i < bytes; i++) {
+        const struct mt_span span = {(uint32_t)(at + i), (uint32_t)(at + i + 1)};
+        if (mt_spans_append(&mapped->spans, span, 1) < 0)
+            return -ENOMEM;
+    }
+    return mt_text_append(&mapped->text, text + at, bytes);
+}
+
+int mt_mapped_begin(struct mt_mapped *mapped, const char *text, size_t bytes, bool as_utf8)
 {
     mt_mapped_clear(mapped);
-    mapped->tracked = true;
-    int r = bytes < UINT32_MAX ? mt_text_append(&mapped->text, NULL, 0) : -ENOMEM;
+    int r = bytes < UINT32_MAX || !mapped->tracked ? mt_text_append(&mapped->text, NULL, 0) : -ENOMEM;
+    if (r == 0 && !as_utf8)
+        return begin_plain(mapped, text, 0, bytes);
     for (size_t i = 0; r == 0 && i < bytes;) {
         uint32_t character;
         const int length = mt_utf8_next(text + i, bytes - i, &character);
         const size_t step = length > 0                     ? (size_t)length
                             : length == MT_UTF8_INCOMPLETE ? bytes - i
                                                            : (size_t)-length;
-        for (size_t k = 0; r == 0 && length > 0 && k < step; k++) {
-            const uint32_t at = (uint32_t)(i + k);
-            r = mt_spans_append(&mapped->spans, (struct mt_span){at, at + 1}, 1);
-        }
-        if (r == 0 && length <= 0)
-            r = mt_spans_append(&mapped->spans, (struct mt_span){(uint32_t)i, (uint32_t)(i + step)}, 3);
-        if (r == 0)
-            r = length > 0 ? mt_text_append(&mapped->text, text + i, step)
-                           : mt_text_append(&mapped->text, "\xef\xbf\xbd", 3);
+        r = length > 0 ? begin_plain(mapped, text, i, step) : begin_ill_formed(mapped, i, step);
         i += step;
     }
     return r;

@@ -36,7 +36,8 @@ int mt_mapped_keep(struct mt_mapped *mapped, struct mt_view view, size_t offset,
 /* Another text for a part, which may be empty: then `data` was inserted before `offset`. */
 int mt_mapped_put(struct mt_mapped *mapped, struct mt_view view, size_t offset, size_t bytes,
                   const char *data, size_t data_bytes);
-/* A whole text as UTF-8 (U+FFFD as mt_text_append_utf8 has it), each byte tracked to its place in it. */
-int mt_mapped_begin(struct mt_mapped *mapped, const char *text, size_t bytes);
+/* Begins with a whole text: as it is, or as UTF-8 (U+FFFD for what is ill-formed, as mt_text_append_utf8 has
+ * it). `mapped->tracked` says whether each byte is to know its place in the text. */
+int mt_mapped_begin(struct mt_mapped *mapped, const char *text, size_t bytes, bool as_utf8);
 
 #endif

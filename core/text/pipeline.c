@@ -9,7 +9,9 @@
 #include "core/text/align.h"
 #include "core/text/utf8.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,6 +22,7 @@ struct encoding {
     struct mt_spans *spans; /* or NULL */
     struct mt_pretokenizer_scratch scratch;
     struct mt_mapped normal, spare;
+    struct mt_sentencepiece_scratch pieces;
     struct mt_view whole, part; /* the text; a part between added tokens, normal */
     bool at_start;              /* the part at hand begins the text */
 };
@@ -65,15 +68,39 @@ static int encode_normal_part(void *context, const char *text, size_t offset, si
                                encoding->at_start && offset == 0, encode_word, encoding);
 }
 
+/* A part for SentencePiece. Where parts continue a text (transformers' `legacy: false`), the text's beginning
+ * has its blank even where an added token that is not special comes first. */
+static int encode_pieces(struct encoding *encoding, struct mt_view part)
+{
+    const struct mt_pipeline *tokenizer = encoding->tokenizer;
+    struct mt_sentencepiece_part how = mt_sentencepiece_whole(tokenizer->sentencepiece);
+    if (tokenizer->continues)
+        how = (struct mt_sentencepiece_part){
+            .prefix = encoding->at_start && tokenizer->prefix_blank,
+            .keep_blanks = true,
+            .plain_marks = true,
+        };
+    return mt_sentencepiece_encode(tokenizer->sentencepiece, part, how, &encoding->pieces, encoding->ids,
+                                   encoding->spans);
+}
+
 static int encode_part(void *context, const char *text, size_t offset, size_t bytes, int32_t token)
 {
     struct encoding *encoding = context;
     const struct mt_pipeline *tokenizer = encoding->tokenizer;
     (void)text;
     encoding->part = mt_view_part(encoding->whole, offset, bytes);
-    if (token != MT_TOKEN_NONE)
-        return push_token(encoding, token, encoding->part);
+    if (token != MT_TOKEN_NONE) {
+        encoding->at_start = offset == 0;
+        int r = encoding->at_start && tokenizer->sentencepiece && tokenizer->continues &&
+                        !tokenizer->special[token]
+                    ? encode_pieces(encoding, mt_view_part(encoding->part, 0, 0))
+                    : 0;
+        return r < 0 ? r : push_token(encoding, token, encoding->part);
+    }
     encoding->at_start = offset == 0;
+    if (tokenizer->sentencepiece)
+        return encode_pieces(encoding, encoding->part);
     if (!mt_normalizer_is_empty(tokenizer->normalizer)) {
         mt_mapped_clear(&encoding->normal);
         encoding->normal.tracked = encoding->spans;
@@ -135,15 +162,16 @@ static int encode(const struct mt_tokenizer *base, const char *text, size_t byte
     };
     struct mt_mapped fixed = {0}; /* a text that is not UTF-8 becomes one, with U+FFFD */
     int r = 0;
-    if (spans)
-        r = mt_mapped_begin(&fixed, text, bytes);
-    else if (!is_utf8(text, bytes))
-        r = mt_text_append_utf8(&fixed.text, text, bytes);
+    fixed.tracked = spans;
+    const bool as_utf8 = !encoding.tokenizer->sentencepiece; /* it has its own way */
+    if (spans || (as_utf8 && !is_utf8(text, bytes)))
+        r = mt_mapped_begin(&fixed, text, bytes, as_utf8);
     if (r == 0 && fixed.text.data)
         encoding.whole = mt_mapped_view(&fixed);
     if (r == 0)
         r = encode_text(&encoding, bytes, add_special);
     mt_pretokenizer_scratch_free(&encoding.scratch);
+    mt_sentencepiece_scratch_free(&encoding.pieces);
     mt_mapped_free(&encoding.normal);
     mt_mapped_free(&encoding.spare);
     mt_mapped_free(&fixed);
@@ -185,23 +213,59 @@ static int piece(const struct mt_tokenizer *base, int32_t id, bool skip_special,
 /* --- files
  * -------------------------------------------------------------------------------------------------- */
 
-static const char *const file_names[MT_PIPELINE_FILES] = {
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-    "merges.txt",     "tokenizer.model",       "chat_template.jinja",
+/* With the Python of models whose tokenizer transformers does not have: it is saved, never run. */
+static const char *const file_patterns[] = {
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+    "chat_template.jinja",
+    "*.tiktoken",
+    "tiktoken.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenization_*.py",
 };
+
+static bool is_tokenizer_file(const char *name)
+{
+    for (size_t i = 0; i < sizeof file_patterns / sizeof *file_patterns; i++)
+        if (fnmatch(file_patterns[i], name, FNM_PERIOD) == 0)
+            return true;
+    return false;
+}
+
+static int open_file(struct mt_pipeline *tokenizer, int folder, const char *name)
+{
+    const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    char *copy = strdup(name);
+    if (!copy) {
+        close(fd);
+        return -ENOMEM;
+    }
+    tokenizer->files[tokenizer->num_files].name = copy;
+    tokenizer->files[tokenizer->num_files++].fd = fd;
+    return 0;
+}
 
 static int open_files(struct mt_pipeline *tokenizer, const char *folder, struct mt_error *error)
 {
-    for (size_t i = 0; i < MT_PIPELINE_FILES; i++) {
-        mt_autofree char *path = mt_path_join(folder, file_names[i]);
-        if (!path)
-            return out_of_memory(error);
-        tokenizer->files[i].name = file_names[i];
-        tokenizer->files[i].fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (tokenizer->files[i].fd < 0 && errno != ENOENT)
-            return mt_error_set_errno(error, MT_REASON_BAD_MODEL, "cannot read %s", path);
-    }
-    return 0;
+    DIR *directory = opendir(folder);
+    int r = directory ? 0 : -errno;
+    for (const struct dirent *entry; r == 0 && (entry = readdir(directory)) != NULL;)
+        if (is_tokenizer_file(entry->d_name) && tokenizer->num_files < MT_PIPELINE_FILES)
+            r = open_file(tokenizer, dirfd(directory), entry->d_name);
+    if (directory)
+        closedir(directory);
+    errno = -r;
+    return r < 0 ? mt_error_set_errno(error, MT_REASON_BAD_MODEL, "cannot read the tokenizer's files in %s",
+                                      folder)
+                 : 0;
 }
 
 static int copy_file(int fd, const char *path, struct mt_error *error)
@@ -225,18 +289,16 @@ static int save(const struct mt_tokenizer *base, const char *folder, struct mt_e
 {
     const struct mt_pipeline *tokenizer = (const struct mt_pipeline *)base;
     int r = 0;
-    for (size_t i = 0; r == 0 && i < MT_PIPELINE_FILES; i++) {
-        if (tokenizer->files[i].fd < 0)
-            continue;
+    for (size_t i = 0; r == 0 && i < tokenizer->num_files; i++) {
         mt_autofree char *path = mt_path_join(folder, tokenizer->files[i].name);
         r = path ? copy_file(tokenizer->files[i].fd, path, error) : out_of_memory(error);
     }
     return r;
 }
 
-/* The file as it is, and the three ids that come from beside it. */
+/* The file as it is, the three ids that come from beside it, and more from there. */
 static int make_fingerprint(struct mt_pipeline *tokenizer, const char *folder, const char *main,
-                            struct mt_error *error)
+                            const struct mt_text *more, struct mt_error *error)
 {
     char hex[65], ids[64];
     mt_autofree char *path = mt_path_join(folder, main);
@@ -251,23 +313,39 @@ static int make_fingerprint(struct mt_pipeline *tokenizer, const char *folder, c
     mt_sha256_init(&hash);
     mt_sha256_update(&hash, hex, strlen(hex));
     mt_sha256_update(&hash, ids, strlen(ids));
+    if (more && more->bytes)
+        mt_sha256_update(&hash, more->data, more->bytes);
     mt_sha256_final(&hash, digest);
     mt_sha256_hex(digest, tokenizer->base.fingerprint);
     return 0;
 }
 
 int mt_pipeline_seal(struct mt_pipeline *tokenizer, const char *folder, const char *main,
-                     struct mt_error *error)
+                     const struct mt_text *more, struct mt_error *error)
 {
     int r = open_files(tokenizer, folder, error);
-    return r < 0 ? r : make_fingerprint(tokenizer, folder, main, error);
+    return r < 0 ? r : make_fingerprint(tokenizer, folder, main, more, error);
+}
+
+int mt_pipeline_allocate(struct mt_pipeline *tokenizer, size_t size)
+{
+    tokenizer->base.vocab_size = size;
+    tokenizer->special = calloc(size + 1, sizeof *tokenizer->special);
+    tokenizer->added = mt_added_new();
+    tokenizer->added_normalized = mt_added_new();
+    return tokenizer->special && tokenizer->added && tokenizer->added_normalized &&
+                   mt_vocab_init(&tokenizer->vocab, size) == 0 && mt_vocab_init(&tokenizer->pieces, size) == 0
+               ? 0
+               : -ENOMEM;
 }
 
 void mt_pipeline_free(struct mt_pipeline *tokenizer)
 {
-    for (size_t i = 0; i < MT_PIPELINE_FILES; i++)
-        if (tokenizer->files[i].fd >= 0)
-            close(tokenizer->files[i].fd);
+    for (size_t i = 0; i < tokenizer->num_files; i++) {
+        close(tokenizer->files[i].fd);
+        free(tokenizer->files[i].name);
+    }
+    mt_sentencepiece_free(tokenizer->sentencepiece);
     mt_bpe_free(tokenizer->bpe);
     mt_unigram_free(tokenizer->unigram);
     mt_pretokenizer_free(tokenizer->pretokenizer);
@@ -296,7 +374,5 @@ struct mt_pipeline *mt_pipeline_new(const char *kind)
         .kind = kind, .encode = encode, .piece = piece, .save = save, .free = free_tokenizer};
     tokenizer->base = (struct mt_tokenizer){
         .ops = &tokenizer->ops, .begin = MT_TOKEN_NONE, .end = MT_TOKEN_NONE, .pad = MT_TOKEN_NONE};
-    for (size_t i = 0; i < MT_PIPELINE_FILES; i++)
-        tokenizer->files[i].fd = -1;
     return tokenizer;
 }

@@ -7,11 +7,12 @@
 #include "core/text/bpe.h"
 #include "core/text/normalizer.h"
 #include "core/text/pretokenizer.h"
+#include "core/text/sentencepiece.h"
 #include "core/text/tokenizer.h"
 #include "core/text/unigram.h"
 #include "core/text/vocab.h"
 
-#define MT_PIPELINE_FILES 8
+#define MT_PIPELINE_FILES 24
 
 struct mt_pipeline {
     struct mt_tokenizer base;
@@ -26,23 +27,29 @@ struct mt_pipeline {
     struct mt_pretokenizer *pretokenizer;
     struct mt_bpe *bpe; /* the model is one of these */
     struct mt_unigram *unigram;
+    struct mt_sentencepiece *sentencepiece; /* also does what normalizer and pre-tokenizer do */
+    bool continues;    /* only the first part of a text is a beginning for it; else every part is */
+    bool prefix_blank; /* a blank goes before that beginning */
     struct mt_ids prefix, suffix; /* put around a text */
     size_t strip_start;           /* blanks taken off the beginning of a decoded text */
     bool strip_first;             /* all blanks are taken off the first token (Metaspace) */
     bool join;                    /* without a decoder: blanks between tokens */
     struct {
-        const char *name; /* of a file of the folder, to be saved again */
-        int fd;           /* or -1; open, since the folder may go away before that */
+        char *name; /* of a file of the folder, to be saved again */
+        int fd;     /* open, since the folder may go away before that */
     } files[MT_PIPELINE_FILES];
+    size_t num_files;
 };
 
 /* Empty, of this kind ("BPE", ...), without files; NULL when out of memory. */
 struct mt_pipeline *mt_pipeline_new(const char *kind);
+/* Makes room for ids below `vocab_size`. 0 or -ENOMEM. */
+int mt_pipeline_allocate(struct mt_pipeline *pipeline, size_t vocab_size);
 void mt_pipeline_free(struct mt_pipeline *pipeline);
 
 /* The last step of loading: keeps the files of `folder` for saving, and hashes into the fingerprint the
  * `main` file among them and the begin, end and padding ids. */
 int mt_pipeline_seal(struct mt_pipeline *pipeline, const char *folder, const char *main,
-                     struct mt_error *error);
+                     const struct mt_text *more, struct mt_error *error);
 
 #endif

@@ -6,6 +6,7 @@
 #include "core/base/file.h"
 #include "core/text/bytes.h"
 #include "core/text/json_tokenizer.h"
+#include "core/text/sentencepiece_tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,18 @@ static int load_json(const char *folder, const char *path, struct mt_tokenizer *
     return *tokenizer ? 0 : out_of_memory(error);
 }
 
+static int load_model(const char *folder, const char *name, const char *path, struct mt_tokenizer **tokenizer,
+                      struct mt_error *error)
+{
+    mt_autofree char *data = NULL;
+    size_t bytes;
+    int r = mt_file_read(path, MAX_TOKENIZER_BYTES, &data, &bytes, error);
+    if (r < 0)
+        return r;
+    r = mt_sentencepiece_tokenizer_load(folder, name, data, bytes, tokenizer, error);
+    return r < 0 ? mt_error_prefix(error, "%s", path) : 0;
+}
+
 int mt_tokenizer_load(const char *folder, struct mt_tokenizer **tokenizer, struct mt_error *error)
 {
     *tokenizer = NULL;
@@ -56,8 +69,13 @@ int mt_tokenizer_load(const char *folder, struct mt_tokenizer **tokenizer, struc
     if (!mt_path_exists(folder))
         return mt_error_set(error, -ENOENT, MT_REASON_BAD_MODEL, "the tokenizer's folder %s is not there",
                             folder);
-    static const char *const others[] = {"tokenizer.model", "vocab.json", "vocab.txt", "spiece.model",
-                                         "qwen.tiktoken"};
+    static const char *const models[] = {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        mt_autofree char *model = mt_path_join(folder, models[i]);
+        if (model && mt_path_exists(model))
+            return load_model(folder, models[i], model, tokenizer, error);
+    }
+    static const char *const others[] = {"vocab.json", "vocab.txt", "qwen.tiktoken"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         mt_autofree char *other = mt_path_join(folder, others[i]);
         if (other && mt_path_exists(other))

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define UNKNOWN_PENALTY 10.0
+#define RESET_SCORE 100000.0
 #define NO_NODE UINT32_MAX
 
 struct edge {
@@ -24,7 +25,7 @@ struct mt_unigram {
     double *scores; /* [texts->size] */
     double unknown_score;
     int32_t unknown; /* or MT_TOKEN_NONE */
-    bool byte_fallback, fuse_unknown;
+    bool byte_fallback, sentencepiece;
     int32_t byte_ids[256];
     struct edge *edges;
     size_t edge_mask, num_edges;
@@ -98,7 +99,8 @@ static int insert(struct mt_unigram *unigram, int32_t id)
 }
 
 /* There are at most as many edges as bytes of text. */
-static int build_trie(struct mt_unigram *unigram, size_t num_tokens, struct mt_error *error)
+static int build_trie(struct mt_unigram *unigram, const struct mt_unigram_model *model,
+                      struct mt_error *error)
 {
     size_t slots = 16;
     while (slots < 2 * (unigram->texts->text_bytes + 1))
@@ -110,8 +112,9 @@ static int build_trie(struct mt_unigram *unigram, size_t num_tokens, struct mt_e
         return no_memory(error);
     for (size_t i = 0; i < slots; i++)
         unigram->edges[i].key = UINT64_MAX;
-    for (size_t id = 0; id < num_tokens; id++)
-        if (insert(unigram, (int32_t)id) < 0)
+    for (size_t id = 0; id < model->count; id++)
+        if (!(model->left_out && model->left_out[id]) && mt_vocab_has(unigram->texts, (int32_t)id) &&
+            insert(unigram, (int32_t)id) < 0)
             return no_memory(error);
     unigram->node_tokens[0] = MT_TOKEN_NONE; /* an empty token is never found */
     return 0;
@@ -120,20 +123,37 @@ static int build_trie(struct mt_unigram *unigram, size_t num_tokens, struct mt_e
 /* --- encoding
  * ----------------------------------------------------------------------------------------------- */
 
-static void reach(struct place *place, double score, size_t start, int32_t id)
+static void reach(const struct mt_unigram *unigram, struct place *place, double before, double score,
+                  size_t start, int32_t id)
 {
-    if (place->start >= 0 && score <= place->score)
+    const double sum = unigram->sentencepiece ? (double)((float)before + (float)score) : before + score;
+    if (place->start >= 0 && sum <= place->score)
         return;
-    *place = (struct place){.score = score, .start = (int32_t)start, .id = id};
+    *place = (struct place){.score = sum, .start = (int32_t)start, .id = id};
+}
+
+/* Sums in single precision must not grow for ever: what counts is the difference between ways that are still
+ * open. */
+static double reset(struct place *places, size_t start, size_t frontier)
+{
+    const double offset = places[start].score;
+    if (fabs(offset) <= RESET_SCORE)
+        return offset;
+    for (size_t i = start; i <= frontier; i++)
+        if (i == start || places[i].start >= 0)
+            places[i].score = (double)((float)places[i].score - (float)offset);
+    return 0;
 }
 
 /* Fills places[0 .. bytes]. -EINVAL when an unknown token is needed and there is none. */
 static int search(const struct mt_unigram *unigram, const char *word, size_t bytes, struct place *places)
 {
+    size_t frontier = 0;
     for (size_t start = 0; start < bytes;) {
         uint32_t character;
-        const size_t length = (size_t)mt_utf8_next(word + start, bytes - start, &character);
-        const double score = places[start].score;
+        const int next = mt_utf8_next(word + start, bytes - start, &character);
+        const size_t length = next > 0 ? (size_t)next : 1; /* replacements come from the file */
+        const double score = unigram->sentencepiece ? reset(places, start, frontier) : places[start].score;
         bool single = false;
         uint32_t node = 0;
         for (size_t end = start; end < bytes;) {
@@ -143,13 +163,15 @@ static int search(const struct mt_unigram *unigram, const char *word, size_t byt
             const int32_t id = unigram->node_tokens[node];
             if (id == MT_TOKEN_NONE)
                 continue;
-            reach(&places[end], unigram->scores[id] + score, start, id);
+            reach(unigram, &places[end], score, unigram->scores[id], start, id);
+            frontier = mt_size_max(frontier, end);
             single = single || end - start == length;
         }
         if (!single && unigram->unknown == MT_TOKEN_NONE)
             return -EINVAL;
         if (!single)
-            reach(&places[start + length], unigram->unknown_score + score, start, unigram->unknown);
+            reach(unigram, &places[start + length], score, unigram->unknown_score, start, unigram->unknown);
+        frontier = mt_size_max(frontier, start + length);
         start += length;
     }
     return 0;
@@ -158,7 +180,7 @@ static int search(const struct mt_unigram *unigram, const char *word, size_t byt
 /* A part that is no token of its own: bytes, or the unknown token. */
 static int push_unknown(const struct mt_unigram *unigram, const char *text, size_t bytes, struct mt_ids *ids)
 {
-    const int32_t known = mt_vocab_find(unigram->texts, text, bytes);
+    const int32_t known = unigram->sentencepiece ? MT_TOKEN_NONE : mt_vocab_find(unigram->texts, text, bytes);
     if (known != MT_TOKEN_NONE)
         return mt_ids_push(ids, known);
     bool all = unigram->byte_fallback;
@@ -187,8 +209,7 @@ static int collect(const struct mt_unigram *unigram, const char *word, size_t by
     for (int32_t start = 0; r == 0 && following > 0;) {
         int32_t stop = following, id = places[stop].id;
         following = places[stop].start;
-        while (id == unigram->unknown && unigram->fuse_unknown && following > 0 &&
-               places[following].id == unigram->unknown) {
+        while (id == unigram->unknown && following > 0 && places[following].id == unigram->unknown) {
             stop = following;
             following = places[stop].start;
         }
@@ -218,62 +239,81 @@ int mt_unigram_encode(const struct mt_unigram *unigram, const char *word, size_t
 /* --- loading
  * ------------------------------------------------------------------------------------------------ */
 
-static int load_scores(struct mt_unigram *unigram, const json_t *vocab, struct mt_error *error)
-{
-    double lowest = INFINITY;
-    json_t *entry;
-    size_t id;
-    unigram->scores = calloc(unigram->texts->size + 1, sizeof *unigram->scores);
-    if (!unigram->scores)
-        return no_memory(error);
-    json_array_foreach(vocab, id, entry)
-    {
-        const json_t *score = json_array_get(entry, 1);
-        if (!json_is_number(score))
-            return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "token %zu has no score", id);
-        unigram->scores[id] = json_number_value(score);
-        lowest = fmin(lowest, unigram->scores[id]);
-    }
-    unigram->unknown_score = lowest - UNKNOWN_PENALTY;
-    return 0;
-}
-
-static int load(struct mt_unigram *unigram, const json_t *model, struct mt_error *error)
-{
-    const json_t *vocab = json_object_get(model, "vocab"), *unknown = json_object_get(model, "unk_id");
-    const size_t count = json_array_size(vocab);
-    unigram->unknown = MT_TOKEN_NONE;
-    unigram->fuse_unknown = true;
-    unigram->byte_fallback = json_is_true(json_object_get(model, "byte_fallback"));
-    if (json_is_integer(unknown)) {
-        if (json_integer_value(unknown) < 0 || (size_t)json_integer_value(unknown) >= count)
-            return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "unk_id is not in the vocabulary");
-        unigram->unknown = (int32_t)json_integer_value(unknown);
-    }
-    for (unsigned byte = 0; byte < 256; byte++) {
-        char name[8];
-        snprintf(name, sizeof name, "<0x%02X>", byte);
-        unigram->byte_ids[byte] = mt_vocab_find(unigram->texts, name, 6);
-    }
-    int r = load_scores(unigram, vocab, error);
-    return r < 0 ? r : build_trie(unigram, count, error);
-}
-
-int mt_unigram_load(const json_t *model, const struct mt_vocab *texts, struct mt_unigram **result,
-                    struct mt_error *error)
+int mt_unigram_new(const struct mt_unigram_model *model, const struct mt_vocab *texts,
+                   struct mt_unigram **result, struct mt_error *error)
 {
     *result = NULL;
     struct mt_unigram *unigram = calloc(1, sizeof *unigram);
-    if (!unigram)
+    if (!unigram) {
+        free(model->scores);
         return no_memory(error);
+    }
     unigram->texts = texts;
-    int r = load(unigram, model, error);
+    unigram->scores = model->scores;
+    unigram->unknown_score = model->unknown_score;
+    unigram->unknown = model->unknown;
+    unigram->byte_fallback = model->byte_ids;
+    if (model->byte_ids)
+        memcpy(unigram->byte_ids, model->byte_ids, sizeof unigram->byte_ids);
+    unigram->sentencepiece = model->sentencepiece;
+    int r = build_trie(unigram, model, error);
     if (r < 0) {
         mt_unigram_free(unigram);
         return r;
     }
     *result = unigram;
     return 0;
+}
+
+static int load_scores(struct mt_unigram_model *model, const json_t *vocab, const struct mt_vocab *texts,
+                       struct mt_error *error)
+{
+    double lowest = INFINITY;
+    json_t *entry;
+    size_t id;
+    model->scores = calloc(texts->size + 1, sizeof *model->scores);
+    if (!model->scores)
+        return no_memory(error);
+    json_array_foreach(vocab, id, entry)
+    {
+        const json_t *score = json_array_get(entry, 1);
+        if (!json_is_number(score))
+            return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "token %zu has no score", id);
+        model->scores[id] = json_number_value(score);
+        lowest = fmin(lowest, model->scores[id]);
+    }
+    model->unknown_score = lowest - UNKNOWN_PENALTY;
+    return 0;
+}
+
+int mt_unigram_load(const json_t *json, const struct mt_vocab *texts, struct mt_unigram **unigram,
+                    struct mt_error *error)
+{
+    *unigram = NULL;
+    const json_t *vocab = json_object_get(json, "vocab"), *unknown = json_object_get(json, "unk_id");
+    struct mt_unigram_model model = {
+        .count = json_array_size(vocab),
+        .unknown = MT_TOKEN_NONE,
+    };
+    int32_t byte_ids[256];
+    for (unsigned byte = 0; byte < 256; byte++) {
+        char name[8];
+        snprintf(name, sizeof name, "<0x%02X>", byte);
+        byte_ids[byte] = mt_vocab_find(texts, name, 6);
+    }
+    if (json_is_true(json_object_get(json, "byte_fallback")))
+        model.byte_ids = byte_ids;
+    if (json_is_integer(unknown)) {
+        if (json_integer_value(unknown) < 0 || (size_t)json_integer_value(unknown) >= model.count)
+            return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "unk_id is not in the vocabulary");
+        model.unknown = (int32_t)json_integer_value(unknown);
+    }
+    int r = load_scores(&model, vocab, texts, error);
+    if (r < 0) {
+        free(model.scores);
+        return r;
+    }
+    return mt_unigram_new(&model, texts, unigram, error);
 }
 
 void mt_unigram_free(struct mt_unigram *unigram)
