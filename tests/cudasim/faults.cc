@@ -17,7 +17,10 @@ static void explain(int number, siginfo_t *info, void *context)
 {
     char place[512], what[256], text[1024];
     sim_runner_place(place, sizeof place);
-    sim_memory_describe(info->si_addr, what, sizeof what);
+    if (info->si_code == SI_KERNEL) /* the machine does not say where */
+        snprintf(what, sizeof what, "an address that no memory can have, or a vector that is not aligned");
+    else
+        sim_memory_describe(info->si_addr, what, sizeof what);
     const enum sim_memory_kind kind = sim_memory_at(info->si_addr).kind;
     if (*place)
         snprintf(text, sizeof text, "cudasim: illegal access: %s touches %p: %s\n", place, info->si_addr,

@@ -74,8 +74,10 @@ struct tensor tensor_ints(struct rig *rig, const int32_t *values, size_t count)
 void tensor_push(struct tensor *tensor)
 {
     const size_t element = mt_dtype_bytes(tensor->dtype);
-    char *raw = malloc(tensor->count * element + 1);
-    assert_non_null(raw);
+    const struct mt_device_api *api = tensor->rig->api;
+    char *raw; /* of the device's kind: pinned where that is one */
+    assert_int_equal(
+        api->host_allocate(tensor->rig->device, tensor->count * element + 1, (void **)&raw, NULL, NULL), 0);
     for (size_t i = 0; i < tensor->count; i++) {
         const float wide = (float)tensor->v[i];
         const uint16_t narrow = mt_bf16_from_float(wide);
@@ -86,19 +88,22 @@ void tensor_push(struct tensor *tensor)
                                                       : (const void *)&whole;
         memcpy(raw + i * element, from, element);
     }
-    const struct mt_device_api *api = tensor->rig->api;
     assert_int_equal(api->copy_to_device(tensor->rig->stream, tensor->at, raw, tensor->count * element), 0);
     rig_wait(tensor->rig);
-    free(raw);
+    api->host_release(tensor->rig->device, raw);
 }
 
 unsigned char *tensor_bytes(struct tensor *tensor)
 {
     const size_t bytes = tensor->count * mt_dtype_bytes(tensor->dtype);
-    unsigned char *raw = malloc(bytes + 1);
+    const struct mt_device_api *api = tensor->rig->api;
+    unsigned char *raw = malloc(bytes + 1), *pinned;
     assert_non_null(raw);
-    assert_int_equal(tensor->rig->api->copy_to_host(tensor->rig->stream, raw, tensor->at, bytes), 0);
+    assert_int_equal(api->host_allocate(tensor->rig->device, bytes + 1, (void **)&pinned, NULL, NULL), 0);
+    assert_int_equal(api->copy_to_host(tensor->rig->stream, pinned, tensor->at, bytes), 0);
     rig_wait(tensor->rig);
+    memcpy(raw, pinned, bytes);
+    api->host_release(tensor->rig->device, pinned);
     return raw;
 }
 
@@ -176,9 +181,11 @@ double *finite_differences(double (*loss)(void *context), void *context, double 
 
 void on_every_device(void (*body)(struct rig *rig, enum mt_dtype dtype))
 {
-    static const char *const devices[] = {"cpu", "cpu-discrete"};
+    static const char *const devices[] = {"cpu", "cpu-discrete", "cuda"};
     static const enum mt_dtype dtypes[] = {MT_F32, MT_BF16};
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 6; i++) {
+        if (i / 2 == 2 && !getenv("MEGATRAIN_CUDA_MODULE"))
+            continue;
         struct rig rig = rig_open(devices[i / 2], 2);
         body(&rig, dtypes[i % 2]);
         rig_close(&rig);
