@@ -57,8 +57,8 @@ bool sim_context_create(struct sim_context *context, void (*begin)(void))
     context->stack = base + PAGE;
     context->stack_bytes = STACK_BYTES;
 #if defined(__x86_64__)
-    /* As if it had switched away: six registers, where to go on, and no one to return to (which stands where a
-     * call would leave it: a function begins 8 bytes off a multiple of 16). */
+    /* As if it had switched away: six registers, where to go on, and no one to return to (which stands where
+     * a call would leave it: a function begins 8 bytes off a multiple of 16). */
     void **top = (void **)(context->stack + STACK_BYTES);
     *--top = NULL;
     *--top = (void *)begin;
