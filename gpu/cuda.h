@@ -186,6 +186,9 @@ int mt_cuda_attention_backward(struct mt_stream *, const struct mt_attention_bac
 int mt_cuda_gated_activation(struct mt_stream *, const struct mt_gated_activation_args *);
 int mt_cuda_gated_activation_backward(struct mt_stream *, const struct mt_gated_activation_backward_args *);
 int mt_cuda_add(struct mt_stream *, const struct mt_add_args *);
+int mt_cuda_xielu(struct mt_stream *, const struct mt_xielu_args *);
+int mt_cuda_xielu_backward(struct mt_stream *, const struct mt_xielu_backward_args *);
+int mt_cuda_clip(struct mt_stream *, const struct mt_clip_args *);
 int mt_cuda_cross_entropy_statistics(struct mt_stream *, const struct mt_cross_entropy_statistics_args *);
 int mt_cuda_cross_entropy_finish(struct mt_stream *, const struct mt_cross_entropy_finish_args *);
 int mt_cuda_cross_entropy_backward(struct mt_stream *, const struct mt_cross_entropy_backward_args *);

@@ -150,6 +150,9 @@ static struct mt_device_api make_api(void)
     api.gated_activation = mt_cuda_gated_activation;
     api.gated_activation_backward = mt_cuda_gated_activation_backward;
     api.add = mt_cuda_add;
+    api.xielu = mt_cuda_xielu;
+    api.xielu_backward = mt_cuda_xielu_backward;
+    api.clip = mt_cuda_clip;
     api.cross_entropy_statistics = mt_cuda_cross_entropy_statistics;
     api.cross_entropy_finish = mt_cuda_cross_entropy_finish;
     api.cross_entropy_backward = mt_cuda_cross_entropy_backward;

@@ -1,4 +1,5 @@
-/* y = a + scale * b, element by element; in place where y is a or b. Without a: y = scale * b. */
+/* y = a + scale * b, element by element; in place where y is a or b. Without a: y = scale * b. The scale may
+ * be multiplied by a number that lies on the device. */
 #include "gpu/kernels/elementwise.h"
 
 template <typename T, int V> static __device__ void add_pack(const T *a, const T *b, T *y, float scale)
@@ -13,8 +14,10 @@ template <typename T, int V> static __device__ void add_pack(const T *a, const T
 }
 
 template <typename T, int V>
-static __global__ void add_kernel(const T *a, const T *b, T *y, size_t count, float scale)
+static __global__ void add_kernel(const T *a, const T *b, T *y, size_t count, float scale, const T *factor)
 {
+    if (factor)
+        scale *= mt_widen(*factor);
     const size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     const size_t threads = (size_t)gridDim.x * blockDim.x, whole = count / V;
     for (size_t i = thread; i < whole; i += threads)
@@ -42,7 +45,7 @@ int mt_cuda_add(struct mt_stream *stream, const struct mt_add_args *a)
         constexpr int V = decltype(kind)::packs;
         MT_LAUNCH((add_kernel<T, V>), mt_elementwise_grid(a->count, V), dim3(MT_ELEMENTWISE_THREADS), 0,
                   stream->handle, static_cast<const T *>(a->a), static_cast<const T *>(a->b),
-                  static_cast<T *>(a->y), a->count, a->scale);
+                  static_cast<T *>(a->y), a->count, a->scale, static_cast<const T *>(a->factor));
     });
     return mt_cuda_end(stream, "add");
 }

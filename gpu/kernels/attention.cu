@@ -1,7 +1,7 @@
 /* Causal grouped-query attention, forward.
  *
- *   S = scale * q k^T, perhaps softcap * tanh(S / softcap); P = softmax of S over the keys that a query sees;
- *   out = P v; lse = log of the sum of e^S
+ *   S = scale * q k^T, perhaps softcap * tanh(S / softcap) or S + alibi * (key - query); P = softmax of S
+ * over the keys that a query sees; out = P v; lse = log of the sum of e^S
  *
  * Products by cuBLAS, a block of queries against a block of keys; between them an online softmax (Milakov and
  * Gimelshein, 2018; Dao et al., 2022), a warp a row: the running maximum m and sum l of a row, and what has
@@ -18,6 +18,7 @@ struct softmax {
     float *scores, *out, *max, *sum;
     size_t key, keys, stride, dim;
     float softcap;
+    const float *alibi;
     bool first_block;
 };
 
@@ -31,6 +32,7 @@ template <typename T> static __global__ void softmax_block(struct softmax s, T *
     mt_attention_place(s.rows, row, &query, &kv_head, &member);
     const long long from = (long long)s.first[query] - (long long)s.key;
     const long long to = (long long)s.last[query] - (long long)s.key;
+    const float slope = s.alibi ? s.alibi[kv_head * s.rows.group + member] : 0;
     const float *scores = s.scores + row * s.stride;
     const float before = s.first_block ? -INFINITY : s.max[row];
     float v[PER_LANE], largest = -INFINITY, total = 0;
@@ -38,9 +40,7 @@ template <typename T> static __global__ void softmax_block(struct softmax s, T *
     for (unsigned j = 0; j < PER_LANE; j++) {
         const long long i = (long long)(lane + j * MT_WARP);
         const bool seen = i >= from && i < to && i < (long long)s.keys;
-        v[j] = seen ? scores[i] : -INFINITY;
-        if (seen && s.softcap > 0)
-            v[j] = s.softcap * tanhf(v[j] / s.softcap);
+        v[j] = seen ? mt_attention_bend(scores[i], s.softcap, slope, i - (to - 1)) : -INFINITY;
         largest = fmaxf(largest, v[j]);
     }
     largest = fmaxf(mt_warp_max(largest), before);
@@ -98,6 +98,7 @@ static int run_block(struct mt_stream *stream, const struct mt_attention_plan *p
     s.sum = plan->sum;
     s.dim = dim;
     s.softcap = a->softcap;
+    s.alibi = a->alibi;
     mt_cuda_attention_pack(stream, plan, block, plan->q, a->q, a->q_stride, a->q_group_stride);
     for (size_t key = block->key; key < block->key_end; key += MT_ATTENTION_KEYS) {
         s.key = key;

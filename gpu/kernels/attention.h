@@ -73,6 +73,14 @@ static inline size_t mt_cuda_attention_score_stride(size_t keys)
 
 /* ---- in kernels ---- */
 
+/* What becomes of a scaled score. `back` is how far the key lies behind the query (0 or below). */
+static inline __device__ float mt_attention_bend(float score, float softcap, float slope, long long back)
+{
+    if (softcap > 0)
+        return softcap * tanhf(score / softcap);
+    return score + slope * (float)back;
+}
+
 /* Which query and head a packed row is. */
 struct mt_attention_rows {
     size_t query, queries, group, kv_heads;

@@ -1,6 +1,6 @@
 /* y = x W^T + bias and its backward pass: three products over the same three matrices.
  *
- *   forward          y[T, out]        (=|+=) x[T, in] * W[out, in]^T + bias
+ *   forward          y[T, out]        (=|+=) x[T, in] * W[out, in]^T + bias, or x * W[in, out] + bias
  *   backward input   dx[T, in]        (=|+=) dy[T, out] * W[out, in]
  *   backward weight  dW[out, in] fp32 (=|+=) dy[T, out]^T * x[T, in];  dbias[out] (=|+=) sum over T of dy
  *
@@ -43,8 +43,11 @@ int mt_cuda_linear(struct mt_stream *stream, const struct mt_linear_args *args)
     struct mt_linear_args a = *args;
     a.x_stride = a.x_stride ? a.x_stride : a.in_features;
     a.y_stride = a.y_stride ? a.y_stride : a.out_features;
+    const size_t cols = a.weight_transposed ? a.out_features : a.in_features;
+    a.weight_stride = a.weight_stride ? a.weight_stride : cols;
     if (!mt_cuda_data_dtype(a.dtype) || a.x_stride < a.in_features || a.y_stride < a.out_features ||
-        !a.in_features || bad_shape(a.tokens, a.in_features, a.out_features, a.x_stride, a.y_stride))
+        a.weight_stride < cols || a.weight_stride > INT_MAX || !a.in_features ||
+        bad_shape(a.tokens, a.in_features, a.out_features, a.x_stride, a.y_stride))
         return -EINVAL;
     if (!a.tokens || !a.out_features)
         return 0;
@@ -62,9 +65,9 @@ int mt_cuda_linear(struct mt_stream *stream, const struct mt_linear_args *args)
     product.n = a.out_features;
     product.k = a.in_features;
     product.lda = a.x_stride;
-    product.ldb = a.in_features;
+    product.ldb = a.weight_stride;
     product.ldc = a.y_stride;
-    product.transpose_b = true;
+    product.transpose_b = !a.weight_transposed;
     product.alpha = 1;
     product.beta = a.accumulate ? 1.0f : 0.0f;
     product.operands = a.dtype;
