@@ -36,14 +36,17 @@ static __device__ void rotate_halves(T *head, const float *cos, const float *sin
 template <typename T, int V>
 static __device__ void rotate_neighbours(T *head, const float *cos, const float *sin, float sign)
 {
+    constexpr int W = V == 1 ? 1 : 2 * V; /* single elements need not lie as pairs do */
     float v[2 * V];
-    mt_load<T, 2 * V>(head, v);
+    for (int i = 0; i < 2 * V; i += W)
+        mt_load<T, W>(head + i, v + i);
     for (int i = 0; i < V; i++) {
         const float c = cos[i], s = sign * sin[i], x = v[2 * i];
         v[2 * i] = x * c - v[2 * i + 1] * s;
         v[2 * i + 1] = v[2 * i + 1] * c + x * s;
     }
-    mt_store<T, 2 * V>(head, v);
+    for (int i = 0; i < 2 * V; i += W)
+        mt_store<T, W>(head + i, v + i);
 }
 
 template <typename T, int V, bool interleaved>

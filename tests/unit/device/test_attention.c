@@ -195,6 +195,11 @@ static void check(struct rig *rig, enum mt_dtype dtype, const struct shape *shap
         .alibi = shape->alibi ? slopes.at : NULL,
         .dtype = dtype,
     };
+    const size_t forward_bytes = rig->api->attention_workspace_bytes(rig->device, &args, false);
+    const size_t backward_bytes = rig->api->attention_workspace_bytes(rig->device, &args, true);
+    const size_t workspace_bytes = forward_bytes > backward_bytes ? forward_bytes : backward_bytes;
+    if (workspace_bytes)
+        assert_int_equal(rig->api->allocate(rig->device, workspace_bytes, &args.workspace, NULL), 0);
     assert_int_equal(rig->api->attention(rig->stream, &args), 0);
     double *want = calloc(tokens * q_cols, sizeof *want), *want_lse = calloc(lse.count, sizeof *want_lse);
     struct problem p = {shape->heads,
@@ -218,14 +223,9 @@ static void check(struct rig *rig, enum mt_dtype dtype, const struct shape *shap
     expect_close(&lse, want_lse, 5e-6);
     struct tensor *all[] = {&q, &k, &v, &dout, &q_spread, &k_spread, &v_spread, &out, &lse, &slopes};
     if (!shape->decoding) {
-        const size_t workspace_bytes = rig->api->attention_workspace_bytes(rig->device, &args, true);
-        void *workspace = NULL;
-        if (workspace_bytes)
-            assert_int_equal(rig->api->allocate(rig->device, workspace_bytes, &workspace, NULL), 0);
         struct tensor dq = tensor_random(rig, dtype, tokens * q_stride, 1, 8);
         struct tensor dk = tensor_random(rig, dtype, keys * k_stride, 1, 9);
         struct tensor dv = tensor_random(rig, dtype, keys * v_stride, 1, 10);
-        args.workspace = workspace;
         const struct mt_attention_backward_args backward = {
             .forward = args,
             .dout = dout.at,
@@ -268,10 +268,10 @@ static void check(struct rig *rig, enum mt_dtype dtype, const struct shape *shap
         tensor_free(&dq);
         tensor_free(&dk);
         tensor_free(&dv);
-        rig->api->release(rig->device, workspace);
     }
     free(want);
     free(want_lse);
+    rig->api->release(rig->device, args.workspace);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tensor_free(all[i]);
 }
