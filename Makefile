@@ -41,7 +41,7 @@ hardening := $(if $(SANITIZE),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-pro
 
 pkg_libs   = $(or $(shell pkg-config --libs $(1) 2>/dev/null),$(2))
 
-core_packages   := jansson yaml-0.1 openblas sqlite3 libxxhash libpcre2-8 libutf8proc zlib libzstd
+core_packages   := jansson yaml-0.1 openblas sqlite3 libxxhash libpcre2-8 libutf8proc zlib libzstd liblz4 snappy
 server_packages := libmicrohttpd inih
 cli_packages    := libcurl
 all_packages    := $(core_packages) $(server_packages) $(cli_packages) cmocka
@@ -64,7 +64,7 @@ CORE_LIBS   := $(call pkg_libs,jansson,-ljansson) $(call pkg_libs,yaml-0.1,-lyam
                $(call pkg_libs,openblas,-lopenblas) $(call pkg_libs,sqlite3,-lsqlite3) \
                $(call pkg_libs,libxxhash,-lxxhash) $(call pkg_libs,libpcre2-8,-lpcre2-8) \
                $(call pkg_libs,libutf8proc,-lutf8proc) $(call pkg_libs,zlib,-lz) \
-               $(call pkg_libs,libzstd,-lzstd) -lm
+               $(call pkg_libs,libzstd,-lzstd) $(call pkg_libs,liblz4,-llz4) $(call pkg_libs,snappy,-lsnappy) -lm
 SERVER_LIBS := $(call pkg_libs,libmicrohttpd,-lmicrohttpd) $(call pkg_libs,inih,-linih)
 CLI_LIBS    := $(call pkg_libs,libcurl,-lcurl)
 TEST_LIBS   := $(call pkg_libs,cmocka,-lcmocka)

@@ -6,7 +6,7 @@
 #define MT_DATA_INPUT_H
 
 #include "core/base/error.h"
-#include "core/data/data_file.h"
+#include "core/formats/data_file.h"
 
 #include <stdbool.h>
 #include <stddef.h>

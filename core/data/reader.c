@@ -13,7 +13,7 @@ static const struct mt_reader_format *format_of(enum mt_format format)
     static const struct mt_reader_format *const formats[] = {
         [MT_FORMAT_TEXT] = &mt_reader_text,  [MT_FORMAT_JSON] = &mt_reader_json,
         [MT_FORMAT_LINES] = &mt_reader_json, [MT_FORMAT_CSV] = &mt_reader_csv,
-        [MT_FORMAT_TSV] = &mt_reader_csv,
+        [MT_FORMAT_TSV] = &mt_reader_csv,    [MT_FORMAT_PARQUET] = &mt_reader_parquet,
     };
     return formats[format];
 }
@@ -141,31 +141,9 @@ int mt_reader_locate(const struct mt_reader *reader, const struct mt_row *row, s
     return mt_error_prefix(error, "%s: line %zu, column %zu", reader->file->path, line, column);
 }
 
-/* Position of the first byte that is not UTF-8, or `bytes`. */
-static size_t find_ill_formed(const char *data, size_t bytes)
-{
-    size_t i = 0;
-    while (i < bytes) {
-        uint64_t word; /* eight ASCII characters at a time */
-        if (bytes - i >= sizeof word) {
-            memcpy(&word, data + i, sizeof word);
-            if (!(word & UINT64_C(0x8080808080808080))) {
-                i += sizeof word;
-                continue;
-            }
-        }
-        uint32_t character;
-        const int length = mt_utf8_next(data + i, bytes - i, &character);
-        if (length <= 0)
-            return i;
-        i += (size_t)length;
-    }
-    return bytes;
-}
-
 int mt_reader_check_utf8(const struct mt_reader *reader, const struct mt_row *row, struct mt_error *error)
 {
-    const size_t bad = find_ill_formed(row->raw, row->raw_bytes);
+    const size_t bad = mt_utf8_find_ill_formed(row->raw, row->raw_bytes);
     if (bad == row->raw_bytes)
         return 0;
     mt_error_set(error, -EILSEQ, MT_REASON_BAD_DATA,

@@ -39,8 +39,8 @@ int mt_reader_open(const struct mt_source_file *file, size_t max_bytes, struct m
                    struct mt_error *error);
 void mt_reader_free(struct mt_reader *reader); /* NULL is fine */
 
-/* 1 and a row, 0 at the end. The row lives in `arena`. Blank lines are no rows. At the cut of a file read in
- * part, a row that goes beyond it is the end. */
+/* 1 and a row, 0 at the end. The row lives in `arena` and in the reader. Blank lines are no rows. At the cut
+ * of a file read in part, a row that goes beyond it is the end. */
 int mt_reader_next(struct mt_reader *reader, struct mt_arena *arena, struct mt_row *row,
                    struct mt_error *error);
 

@@ -14,14 +14,15 @@
 
 #define MAX_FOLDER_DEPTH 32
 
-#define KNOWN_ENDINGS ".txt, .json, .jsonl, .csv or .tsv (also with .gz or .zst behind)"
+#define KNOWN_ENDINGS ".txt, .json, .jsonl, .csv, .tsv (also with .gz or .zst behind) or .parquet"
 
 static const struct {
     const char *suffix;
     enum mt_format format;
 } known[] = {
-    {".txt", MT_FORMAT_TEXT},     {".json", MT_FORMAT_JSON}, {".jsonl", MT_FORMAT_LINES},
-    {".ndjson", MT_FORMAT_LINES}, {".csv", MT_FORMAT_CSV},   {".tsv", MT_FORMAT_TSV},
+    {".txt", MT_FORMAT_TEXT},        {".json", MT_FORMAT_JSON}, {".jsonl", MT_FORMAT_LINES},
+    {".ndjson", MT_FORMAT_LINES},    {".csv", MT_FORMAT_CSV},   {".tsv", MT_FORMAT_TSV},
+    {".parquet", MT_FORMAT_PARQUET},
 };
 
 static const struct {
@@ -30,8 +31,7 @@ static const struct {
 } packed[] = {{".gz", MT_COMPRESSION_GZIP}, {".zst", MT_COMPRESSION_ZSTD}};
 
 /* Data that must not be passed over in silence. */
-static const char *const later[] = {".parquet", ".arrow", ".gz", ".zst", ".zip",
-                                    ".bz2",     ".xz",    ".7z", ".tar"};
+static const char *const later[] = {".arrow", ".gz", ".zst", ".zip", ".bz2", ".xz", ".7z", ".tar"};
 
 static bool ends_with(const char *path, size_t length, const char *suffix)
 {
@@ -60,7 +60,7 @@ bool mt_source_format(const char *path, struct mt_source_file *file)
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (ends_with(path, length, known[i].suffix)) {
             file->format = known[i].format;
-            return true;
+            return file->compression == MT_COMPRESSION_NONE || file->format < MT_FORMAT_PARQUET;
         }
     return false;
 }

@@ -16,6 +16,7 @@ enum mt_format {
     MT_FORMAT_LINES, /* .jsonl, .ndjson: a row a line */
     MT_FORMAT_CSV,   /* .csv: the first record names the columns */
     MT_FORMAT_TSV,   /* .tsv: the same with tabs */
+    MT_FORMAT_PARQUET,
 };
 
 struct mt_source_file {

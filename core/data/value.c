@@ -7,7 +7,6 @@
 #include <string.h>
 
 #define MAX_DEPTH 256
-#define MAX_VALUES ((size_t)1 << 20) /* of one row: each takes 72 bytes of memory, and two in the file */
 
 const struct mt_value *mt_value_get(const struct mt_value *object, const char *key)
 {
@@ -314,9 +313,9 @@ static int parse_value(struct parser *parser, struct mt_value *value, unsigned d
     if (depth == MAX_DEPTH)
         return mt_error_set(parser->error, -EINVAL, MT_REASON_BAD_DATA, "nested more than %d deep",
                             MAX_DEPTH);
-    if (++parser->values > MAX_VALUES)
+    if (++parser->values > MT_VALUE_MAX)
         return mt_error_set(parser->error, -EINVAL, MT_REASON_BAD_DATA, "a row of more than %zu values",
-                            MAX_VALUES);
+                            MT_VALUE_MAX);
 
     const char *begin = parser->at;
     switch (*parser->at) {

@@ -8,6 +8,9 @@
 
 #include <stddef.h>
 
+/* Of one row: each takes 72 bytes of memory, and as little as two in a file. */
+#define MT_VALUE_MAX ((size_t)1 << 20)
+
 enum mt_value_kind {
     MT_VALUE_NULL,
     MT_VALUE_FALSE,

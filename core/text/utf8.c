@@ -1,5 +1,7 @@
 #include "core/text/utf8.h"
 
+#include <string.h>
+
 int mt_utf8_next(const char *data, size_t bytes, uint32_t *character)
 {
     const unsigned char *text = (const unsigned char *)data;
@@ -65,4 +67,25 @@ size_t mt_utf8_write(uint32_t character, char out[4])
     out[2] = (char)(0x80 | (character >> 6 & 0x3f));
     out[3] = (char)(0x80 | (character & 0x3f));
     return 4;
+}
+
+size_t mt_utf8_find_ill_formed(const char *data, size_t bytes)
+{
+    size_t i = 0;
+    while (i < bytes) {
+        uint64_t word; /* eight ASCII characters at a time */
+        if (bytes - i >= sizeof word) {
+            memcpy(&word, data + i, sizeof word);
+            if (!(word & UINT64_C(0x8080808080808080))) {
+                i += sizeof word;
+                continue;
+            }
+        }
+        uint32_t character;
+        const int length = mt_utf8_next(data + i, bytes - i, &character);
+        if (length <= 0)
+            return i;
+        i += (size_t)length;
+    }
+    return bytes;
 }

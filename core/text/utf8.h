@@ -15,4 +15,7 @@ int mt_utf8_next(const char *data, size_t bytes, uint32_t *character);
 /* Writes a character (below 0x110000, no surrogate); returns its length. */
 size_t mt_utf8_write(uint32_t character, char out[4]);
 
+/* Position of the first byte of what is not well-formed, or `bytes`. */
+size_t mt_utf8_find_ill_formed(const char *data, size_t bytes);
+
 #endif

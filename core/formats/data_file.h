@@ -1,7 +1,7 @@
 /* A file of data, open for reading: its identity is remembered, so that a change while it is read is an error
  * instead of a mixture. It is read by pread: a file that becomes shorter is an error, too, never a signal. */
-#ifndef MT_DATA_DATA_FILE_H
-#define MT_DATA_DATA_FILE_H
+#ifndef MT_FORMATS_DATA_FILE_H
+#define MT_FORMATS_DATA_FILE_H
 
 #include "core/base/error.h"
 

@@ -1,4 +1,4 @@
-#include "core/data/data_file.h"
+#include "core/formats/data_file.h"
 
 #include "core/base/file.h"
 
