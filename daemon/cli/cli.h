@@ -35,6 +35,7 @@ int mt_cli_train(int argc, char **argv);
 int mt_cli_data(int argc, char **argv);
 int mt_cli_plan(int argc, char **argv);
 int mt_cli_generate(int argc, char **argv);
+int mt_cli_tokenize(int argc, char **argv);
 int mt_cli_render(int argc, char **argv);
 int mt_cli_schema(int argc, char **argv);
 int mt_cli_models(int argc, char **argv);

@@ -16,6 +16,7 @@ static const struct command {
     {"plan", mt_cli_plan, "what a job takes and how long its steps last, without running it", false},
     {"data", mt_cli_data, "show what of a job's data will be learned, before the first step", false},
     {"generate", mt_cli_generate, "ask a model or a checkpoint for text", false},
+    {"tokenize", mt_cli_tokenize, "show a text's token ids, or the text of token ids", false},
     {"render", mt_cli_render, "show a conversation as the model's chat template renders it", false},
     {"schema", mt_cli_schema, "print what a job document may hold, as JSON Schema or Markdown", false},
     {"models", mt_cli_models, "list the model families that can be trained", false},
