@@ -25,6 +25,7 @@ struct encoding {
     struct mt_sentencepiece_scratch pieces;
     struct mt_view whole, part; /* the text; a part between added tokens, normal */
     bool at_start;              /* the part at hand begins the text */
+    size_t first;               /* of the text's own in `ids` */
 };
 
 static int out_of_memory(struct mt_error *error)
@@ -68,8 +69,8 @@ static int encode_normal_part(void *context, const char *text, size_t offset, si
                                encoding->at_start && offset == 0, encode_word, encoding);
 }
 
-/* A part for SentencePiece. Where parts continue a text (transformers' `legacy: false`), the text's beginning
- * has its blank even where an added token that is not special comes first. */
+/* A part for SentencePiece. Where parts continue a text (transformers' `legacy: false`) it is as if there
+ * were one. */
 static int encode_pieces(struct encoding *encoding, struct mt_view part)
 {
     const struct mt_pipeline *tokenizer = encoding->tokenizer;
@@ -84,6 +85,26 @@ static int encode_pieces(struct encoding *encoding, struct mt_view part)
                                    encoding->spans);
 }
 
+/* Where an added token begins a text that is continued, the text's blank stands before it; but a blank that
+ * is all there is before a special token goes. */
+static int begin_with_token(struct encoding *encoding, int32_t token)
+{
+    const struct mt_pipeline *tokenizer = encoding->tokenizer;
+    struct mt_ids *ids = encoding->ids;
+    int r = encoding->at_start ? encode_pieces(encoding, mt_view_part(encoding->part, 0, 0)) : 0;
+    size_t bytes;
+    if (r < 0 || ids->count != encoding->first + 1 || !tokenizer->names[token] ||
+        tokenizer->names[ids->data[encoding->first]])
+        return r;
+    const char *text = mt_vocab_text(&tokenizer->vocab, ids->data[encoding->first], &bytes);
+    if (bytes == 3 && memcmp(text, "\xe2\x96\x81", 3) == 0) {
+        ids->count--;
+        if (encoding->spans)
+            encoding->spans->count--;
+    }
+    return 0;
+}
+
 static int encode_part(void *context, const char *text, size_t offset, size_t bytes, int32_t token)
 {
     struct encoding *encoding = context;
@@ -92,10 +113,7 @@ static int encode_part(void *context, const char *text, size_t offset, size_t by
     encoding->part = mt_view_part(encoding->whole, offset, bytes);
     if (token != MT_TOKEN_NONE) {
         encoding->at_start = offset == 0;
-        int r = encoding->at_start && tokenizer->sentencepiece && tokenizer->continues &&
-                        !tokenizer->special[token]
-                    ? encode_pieces(encoding, mt_view_part(encoding->part, 0, 0))
-                    : 0;
+        int r = tokenizer->continues ? begin_with_token(encoding, token) : 0;
         return r < 0 ? r : push_token(encoding, token, encoding->part);
     }
     encoding->at_start = offset == 0;
@@ -143,6 +161,7 @@ static int encode_text(struct encoding *encoding, size_t bytes, bool add_special
     if (!encoding->scratch.regex)
         return -ENOMEM;
     int r = add_special ? push_around(encoding, &tokenizer->prefix, 0) : 0;
+    encoding->first = encoding->ids->count;
     if (r == 0)
         r = mt_added_split(tokenizer->added, encoding->whole.text, encoding->whole.bytes, encode_part,
                            encoding);
@@ -331,9 +350,10 @@ int mt_pipeline_allocate(struct mt_pipeline *tokenizer, size_t size)
 {
     tokenizer->base.vocab_size = size;
     tokenizer->special = calloc(size + 1, sizeof *tokenizer->special);
+    tokenizer->names = calloc(size + 1, sizeof *tokenizer->names);
     tokenizer->added = mt_added_new();
     tokenizer->added_normalized = mt_added_new();
-    return tokenizer->special && tokenizer->added && tokenizer->added_normalized &&
+    return tokenizer->special && tokenizer->names && tokenizer->added && tokenizer->added_normalized &&
                    mt_vocab_init(&tokenizer->vocab, size) == 0 && mt_vocab_init(&tokenizer->pieces, size) == 0
                ? 0
                : -ENOMEM;
@@ -357,6 +377,7 @@ void mt_pipeline_free(struct mt_pipeline *tokenizer)
     mt_ids_free(&tokenizer->prefix);
     mt_ids_free(&tokenizer->suffix);
     free(tokenizer->special);
+    free(tokenizer->names);
     free(tokenizer);
 }
 

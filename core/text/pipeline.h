@@ -30,6 +30,8 @@ struct mt_pipeline {
     struct mt_sentencepiece *sentencepiece; /* also does what normalizer and pre-tokenizer do */
     bool continues;    /* only the first part of a text is a beginning for it; else every part is */
     bool prefix_blank; /* a blank goes before that beginning */
+    bool *names;       /* [vocab_size]: the special tokens that have a name; a blank alone before the first is
+                          dropped */
     struct mt_ids prefix, suffix; /* put around a text */
     size_t strip_start;           /* blanks taken off the beginning of a decoded text */
     bool strip_first;             /* all blanks are taken off the first token (Metaspace) */

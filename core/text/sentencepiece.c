@@ -91,6 +91,24 @@ static void drop_blanks_at_end(const struct mt_sentencepiece *model, struct mt_m
     }
 }
 
+/* The blank before a text. Where the text is a part (keep_blanks) it is as if written there, and goes by the
+ * rules. */
+static int put_prefix(const struct mt_sentencepiece *model, struct mt_view text, size_t at, bool as_written,
+                      struct mt_mapped *out, bool *behind_blank)
+{
+    const char *blank = model->escape ? MT_MARK : " ";
+    size_t length;
+    const char *found = as_written && model->charsmap
+                            ? mt_charsmap_longest(model->charsmap, MT_MARK, MT_MARK_BYTES, &length)
+                            : NULL;
+    if (!as_written)
+        return mt_mapped_put(out, text, at, 0, blank, strlen(blank));
+    *behind_blank = found && strcmp(found, " ") == 0;
+    if (*behind_blank)
+        return mt_mapped_put(out, text, at, 0, blank, strlen(blank));
+    return mt_mapped_put(out, text, at, 0, found ? found : MT_MARK, strlen(found ? found : MT_MARK));
+}
+
 static int normalise(const struct mt_sentencepiece *model, struct mt_view text,
                      struct mt_sentencepiece_part part, struct mt_mapped *out)
 {
@@ -100,8 +118,10 @@ static int normalise(const struct mt_sentencepiece *model, struct mt_view text,
     mt_mapped_clear(out);
     if (at == text.bytes && !(part.prefix && part.keep_blanks))
         return 0;
-    int r = part.prefix && !model->suffix ? mt_mapped_put(out, text, at, 0, blank, strlen(blank)) : 0;
     bool behind_blank = strip;
+    int r =
+        part.prefix && !model->suffix ? put_prefix(model, text, at, part.keep_blanks, out, &behind_blank) : 0;
+    behind_blank = behind_blank && model->remove_blanks;
     while (r == 0 && at < text.bytes) {
         const struct step step = next_step(model, text, at, part.plain_marks);
         size_t skip = 0;

@@ -184,6 +184,7 @@ static int add_side_token(struct loading *loading, const struct mt_side_token *t
                                 .rstrip = token->rstrip,
                             });
     tokenizer->special[id] = tokenizer->special[id] || token->special;
+    tokenizer->names[id] = token->named;
     return r == -ENOMEM ? no_memory(loading->error) : 0;
 }
 
@@ -216,6 +217,7 @@ static int add_own_names(struct loading *loading)
             r = mt_side_tokens_add(&loading->side, (struct mt_side_token){.text = file->pieces[i].text,
                                                                           .bytes = file->pieces[i].bytes,
                                                                           .id = (int64_t)i,
+                                                                          .named = true,
                                                                           .special = true});
     return r < 0 ? no_memory(loading->error) : 0;
 }

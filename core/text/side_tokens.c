@@ -20,6 +20,7 @@ int mt_side_tokens_add(struct mt_side_tokens *tokens, struct mt_side_token token
         struct mt_side_token *known = &tokens->list[i];
         if (known->bytes == token.bytes && memcmp(known->text, token.text, token.bytes) == 0) {
             known->special = known->special || token.special;
+            known->named = known->named || token.named;
             return 0;
         }
     }
@@ -36,21 +37,21 @@ int mt_side_tokens_add(struct mt_side_tokens *tokens, struct mt_side_token token
 }
 
 /* A text, or an object with `content` and flags. Empty ones are none. */
-static int add_json(struct mt_side_tokens *tokens, const json_t *json, int64_t id, bool special)
+static int add_json(struct mt_side_tokens *tokens, const json_t *json, int64_t id, bool named)
 {
     const json_t *content = json_is_object(json) ? json_object_get(json, "content") : json;
     if (!json_string_length(content))
         return 0;
-    return mt_side_tokens_add(tokens,
-                              (struct mt_side_token){
-                                  .text = json_string_value(content),
-                                  .bytes = json_string_length(content),
-                                  .id = id,
-                                  .special = special || json_is_true(json_object_get(json, "special")),
-                                  .single_word = json_is_true(json_object_get(json, "single_word")),
-                                  .lstrip = json_is_true(json_object_get(json, "lstrip")),
-                                  .rstrip = json_is_true(json_object_get(json, "rstrip")),
-                              });
+    return mt_side_tokens_add(tokens, (struct mt_side_token){
+                                          .text = json_string_value(content),
+                                          .bytes = json_string_length(content),
+                                          .id = id,
+                                          .named = named,
+                                          .special = named || json_is_true(json_object_get(json, "special")),
+                                          .single_word = json_is_true(json_object_get(json, "single_word")),
+                                          .lstrip = json_is_true(json_object_get(json, "lstrip")),
+                                          .rstrip = json_is_true(json_object_get(json, "rstrip")),
+                                      });
 }
 
 static int read_decoder(struct mt_side_tokens *tokens, struct mt_error *error)
@@ -186,7 +187,7 @@ int mt_side_tokens_describe(const struct mt_side_tokens *tokens, struct mt_text 
     for (size_t i = 0; r == 0 && i < tokens->count; i++) {
         const struct mt_side_token *token = &tokens->list[i];
         char line[96];
-        snprintf(line, sizeof line, "\n%" PRId64 " %d%d%d%d %zu ", token->id, token->special,
+        snprintf(line, sizeof line, "\n%" PRId64 " %d%d%d%d%d %zu ", token->id, token->named, token->special,
                  token->single_word, token->lstrip, token->rstrip, token->bytes);
         r = mt_text_append(text, line, strlen(line));
         if (r == 0)

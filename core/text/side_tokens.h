@@ -13,6 +13,7 @@ struct mt_side_token {
     size_t bytes;
     int64_t id; /* -1: wherever the vocabulary has it, else behind all others */
     bool special, single_word, lstrip, rstrip;
+    bool named; /* by one of the files: bos_token, additional_special_tokens, ... */
 };
 
 struct mt_side_tokens {
