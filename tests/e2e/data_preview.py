@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 
@@ -39,6 +40,9 @@ def decoded(ids):
 
 def learned(sample):
     return decoded([i for i, mark in zip(sample["ids"], sample["learned"]) if mark])
+
+
+folder.train({**job(), "training": {"batch_size": 4, "max_steps": 1}}, "run")
 
 
 @case
@@ -188,14 +192,72 @@ def a_template_that_is_not_known_is_refused_at_submission():
 
 @case
 def the_model_is_asked_as_it_was_trained():
-    document = job()
-    document["training"]["max_steps"] = 1
-    folder.train(document, "run")
     with open(folder / "run/checkpoints/final/chat_template.jinja") as file:
         assert "<|im_start|>" in file.read()
     again = {**job(), "model": {"path": folder / "run/checkpoints/final"}}
     del again["dataset"]["template"]
     equal(look(again)["show"], look(job())["show"])
+
+
+def with_template(template, **config):
+    """A model folder with another chat template, and other special tokens."""
+    model = folder / "other"
+    shutil.rmtree(model, ignore_errors=True)
+    shutil.copytree(folder / "run/checkpoints/final", model)
+    folder.write("other/chat_template.jinja", template)
+    with open(model + "/tokenizer_config.json") as file:
+        tokenizer = json.load(file)
+    with open(model + "/tokenizer_config.json", "w") as file:
+        json.dump({**tokenizer, **config}, file)
+    document = {**job(), "model": {"path": model}}
+    del document["dataset"]["template"]
+    return document
+
+
+@case
+def the_refusals_of_a_template_are_reported_by_row_before_training():
+    document = with_template("{%- for m in messages %}{% if m.role == 'system' %}{{ raise_exception('System role not "
+                             "allowed') }}{% endif %}{{ m.role + ': ' + m.content + eos_token }}{% endfor %}")
+    question = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
+    write_rows(folder / "system.jsonl",
+               [{"messages": ([{"role": "system", "content": "s"}] if i in (1, 3) else []) + list(question)} for i in range(5)])
+    document["dataset"]["path"] = "system.jsonl"
+    drop, = look(document)["dropped"]
+    equal((drop["reason"], drop["count"], drop["rows"]), ("template", 2, [1, 3]))
+    assert drop["why"].endswith("System role not allowed"), drop
+    said = folder.train(document, "refused")
+    assert "2 rows dropped (template), the first is row 1" in said and "System role not allowed" in said, said
+    write_rows(folder / "system.jsonl", [{"messages": [{"role": "system", "content": "s"}, *question]}] * 2)
+    look(document, code=65, says=["none of the 2 rows has a token to learn", "System role not allowed"])
+
+
+@case
+def a_template_that_writes_nothing_of_the_answers_is_an_error_and_no_mask_of_zeros():
+    document = with_template("{%- for m in messages if m.role == 'user' %}{{ '<' + m.role + '>' + m.content }}{% endfor %}")
+    look(document, code=65, says=["none of the 5 rows has a token to learn", "that the chat template refuses"])
+
+
+@case
+def an_end_token_that_is_the_padding_token_too_is_learned():
+    document = with_template("{%- for m in messages %}{{ m.role + ': ' + m.content + eos_token }}{% endfor %}"
+                             "{% if add_generation_prompt %}assistant: {% endif %}", pad_token="<|end|>")
+    for sample in look(document, "--show", "5")["show"]:
+        equal((sample["ids"][-1], sample["learned"][-1]), (257, 1))
+        equal(learned(sample), ROWS[sample["row"]]["output"])
+
+
+@case
+def reasoning_in_earlier_turns_follows_the_rule_of_the_template():
+    document = with_template(
+        "{%- for m in messages %}{{ '<' + m.role + '>' }}{% if m.reasoning_content and loop.last %}"
+        "{{ '<think>' + m.reasoning_content + '</think>' }}{% endif %}{{ m.content + '</' + m.role + '>' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}")
+    answer = {"role": "assistant", "content": "a", "reasoning_content": "r"}
+    write_rows(folder / "reasons.jsonl", [{"messages": [{"role": "user", "content": "q"}, answer] * 2}])
+    document["dataset"]["path"] = "reasons.jsonl"
+    sample, = look(document)["show"]
+    equal(sample["text"], "<user>q</user><assistant>a</assistant><user>q</user><assistant><think>r</think>a</assistant>")
+    equal(learned(sample), "a</assistant><think>r</think>a</assistant>")
 
 
 if __name__ == "__main__":

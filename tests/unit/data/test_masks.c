@@ -307,6 +307,64 @@ static void the_statistics_are_shown_as_json(void **state)
     free_fixture(&fixture);
 }
 
+static void fingerprint_of(struct mt_dataset_options options, const char *path, const char *template,
+                           const char *tokenizer, char fingerprint[65])
+{
+    struct mt_error error = {0};
+    struct fixture fixture = {0};
+    mt_assert_ok(mt_tokenizer_load(tokenizer, &fixture.tokenizer, &error), &error);
+    mt_assert_ok(mt_chat_open(template, NULL, &fixture.chat, &error), &error);
+    options.paths = &path;
+    options.num_paths = 1;
+    options.tokenizer = fixture.tokenizer;
+    options.chat = fixture.chat;
+    mt_assert_ok(mt_dataset_open(&options, &fixture.dataset, &error), &error);
+    snprintf(fingerprint, 65, "%s", mt_dataset_fingerprint(fixture.dataset));
+    free_fixture(&fixture);
+}
+
+/* PAINS: a stale token cache after the tokenizer, template, length, mask or packing changed. What was kept
+ * goes by the fingerprint. */
+static void each_change_of_what_makes_samples_is_another_fingerprint(void **state)
+{
+    static const char tokenizer[] =
+        "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"u\",\"vocab\":{\"u\":0,\"a\":1},\"merges\":[]}}";
+    struct mt_test_folder *folder = *state;
+    const char *path = write_file(state, "a.jsonl", "{\"instruction\":\"a\",\"output\":\"a a a\"}");
+    const char *other = write_file(state, "b.jsonl", "{\"instruction\":\"a\",\"output\":\"a a b\"}");
+    write_file(state, "tokenizer.json", tokenizer);
+    char found[12][65];
+    size_t count = 0;
+    struct mt_dataset_options options = usual_options();
+    fingerprint_of(options, path, NULL, "bytes", found[count++]);
+    fingerprint_of(options, other, NULL, "bytes", found[count++]);
+    fingerprint_of(options, path, "chatml", "bytes", found[count++]);
+    fingerprint_of(options, path, "qwen", "bytes", found[count++]);
+    fingerprint_of(options, path, NULL, folder->path, found[count++]);
+    options.max_seq_len--;
+    fingerprint_of(options, path, NULL, "bytes", found[count++]);
+    options = usual_options();
+    options.train_on_prompt = true;
+    fingerprint_of(options, path, NULL, "bytes", found[count++]);
+    options = usual_options();
+    options.packing = true;
+    fingerprint_of(options, path, NULL, "bytes", found[count++]);
+    options = usual_options();
+    options.overlong = MT_OVERLONG_DROP;
+    fingerprint_of(options, path, NULL, "bytes", found[count++]);
+    options = usual_options();
+    options.seed++;
+    fingerprint_of(options, path, NULL, "bytes", found[count++]);
+    options = usual_options();
+    options.columns.system = "other";
+    fingerprint_of(options, path, NULL, "bytes", found[count++]);
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(found[i], found[k]);
+    fingerprint_of(usual_options(), path, NULL, "bytes", found[count]);
+    assert_string_equal(found[count], found[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +381,7 @@ int main(void)
         mt_test_in_folder(threads_change_nothing),
         mt_test_in_folder(reading_stops_when_asked),
         mt_test_in_folder(the_statistics_are_shown_as_json),
+        mt_test_in_folder(each_change_of_what_makes_samples_is_another_fingerprint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
