@@ -11,6 +11,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* Exit codes beside those of mt_reason_exit_code (64 usage, 65 data or model, 70 failed, 74 I/O, 75 stopped
  * and resumable, 78 bad job document). */
@@ -30,6 +31,9 @@ int mt_cli_usage(const char *command, const char *format, ...) __attribute__((fo
 int mt_cli_option(int argc, char **argv, const char *letters, const struct option *options);
 /* A whole number in [minimum, maximum]; false after a complaint. */
 bool mt_cli_number(const char *option, const char *text, long minimum, long maximum, long *number);
+
+/* How to ask the model in a checkpoint, for the end of a run. */
+void mt_cli_tell_how_to_ask(FILE *out, const char *checkpoint);
 
 int mt_cli_train(int argc, char **argv);
 int mt_cli_data(int argc, char **argv);

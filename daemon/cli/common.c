@@ -69,3 +69,12 @@ bool mt_cli_number(const char *option, const char *text, long minimum, long maxi
     mt_cli_complain("%s takes a whole number from %ld to %ld, found \"%s\"", option, minimum, maximum, text);
     return false;
 }
+
+void mt_cli_tell_how_to_ask(FILE *out, const char *checkpoint)
+{
+    fprintf(out,
+            "Ask it:\n"
+            "  megatrain generate --model %s --prompt '...'    # goes on from a text\n"
+            "  megatrain generate --model %s --message '...'   # answers, when it has learnt answers\n",
+            checkpoint, checkpoint);
+}

@@ -326,13 +326,12 @@ static int run(const struct command *command, struct mt_job *job, const char *fo
         return mt_error_set(error, -EINTR, MT_REASON_INTERRUPTED,
                             "stopped at step %zu; go on with: megatrain train --resume --output-dir %s",
                             end.step, folder);
-    if (!command->quiet)
-        fprintf(stderr,
-                "Completed %zu steps, loss %.4f. The model stands in %s/checkpoints/final; ask it:\n"
-                "  megatrain generate --model %s --prompt '...'    # goes on from a text\n"
-                "  megatrain generate --model %s --message '...'   # answers, when it has learnt answers to "
-                "prompts\n",
-                end.step, end.loss, folder, folder, folder);
+    mt_autofree char *final = mt_path_join(folder, "checkpoints/final");
+    if (!command->quiet && final) {
+        fprintf(stderr, "Completed %zu steps, loss %.4f. The model stands in %s. ", end.step, end.loss,
+                final);
+        mt_cli_tell_how_to_ask(stderr, final);
+    }
     return 0;
 }
 

@@ -195,6 +195,8 @@ static int look(struct watch *watch)
             json_string_value(json_object_get(json_object_get(response.json, "last_checkpoint"), "path"));
         if (path)
             mt_progress_line(&watch->progress, "checkpoint %s", path);
+        if (path && end == 0)
+            mt_cli_tell_how_to_ask(stdout, path);
     }
     mt_response_free(&response);
     return code ? code : end;

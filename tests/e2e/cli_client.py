@@ -208,7 +208,9 @@ def watch_prints_plain_lines_and_exits_0(case):
            "step 6/10  loss 0.5000  lr 0.0001  grad 0.5  10,000 tokens/s  ETA 1 min 15 s",
            "step 9/10  loss 0.3333  lr 0.0001  grad 0.5  10,000 tokens/s  ETA 1 min 15 s",
            "step 10/10  loss 0.3000  lr 0.0001  grad 0.5  10,000 tokens/s", "completed",
-           "checkpoint /x/step-00000010"])
+           "checkpoint /x/step-00000010", "Ask it:",
+           "  megatrain generate --model /x/step-00000010 --prompt '...'    # goes on from a text",
+           "  megatrain generate --model /x/step-00000010 --message '...'   # answers, when it has learnt answers"])
 
 
 def watch_says_how_a_job_ended(case):
@@ -216,6 +218,7 @@ def watch_says_how_a_job_ended(case):
         case.daemon.step, case.daemon.end = 8, end
         result = case.run("watch", "last")
         equal((end, result.returncode), (end, code))
+        assert "megatrain generate" not in result.stdout, result.stdout
     case.daemon.step, case.daemon.end = 8, "failed"
     assert "failed (bad_data): no row has text" in case.run("watch", ID).stdout
     equal(case.run("watch", "01X").returncode, 66)
@@ -270,7 +273,7 @@ def a_terminal_gets_a_bar_that_is_drawn_over_itself(case):
     equal(os.waitstatus_to_exitcode(status), 0)
     text = output.decode()
     assert "\r 40% [" in text and "\r100% [" in text, text
-    assert "completed" in text.splitlines()[-2], text
+    assert "completed" in text.splitlines()[-5] and "megatrain generate" in text.splitlines()[-1], text
 
 
 def jobs_and_show_print_tables_that_hold_no_control_characters(case):
