@@ -14,16 +14,25 @@
 /* Version 1 says "no limit" with a number near LLONG_MAX, a multiple of the page. */
 #define NO_LIMIT (LLONG_MAX / 2)
 
-/* A number of a file whose lines are "key number"; 0 when it is not there. */
-static size_t read_key(const char *path, const char *key)
+/* A number of a file whose lines are "key number". */
+static bool find_key(const char *path, const char *key, uint64_t *number)
 {
     mt_autofile FILE *file = fopen(path, "re");
     char line[256];
     const size_t bytes = strlen(key);
     while (file && fgets(line, sizeof line, file))
-        if (strncmp(line, key, bytes) == 0 && (line[bytes] == ' ' || line[bytes] == ':'))
-            return (size_t)strtoull(line + bytes + 1, NULL, 10);
-    return 0;
+        if (strncmp(line, key, bytes) == 0 && (line[bytes] == ' ' || line[bytes] == ':')) {
+            *number = strtoull(line + bytes + 1, NULL, 10);
+            return true;
+        }
+    return false;
+}
+
+/* 0 when it is not there. */
+static size_t read_key(const char *path, const char *key)
+{
+    uint64_t number;
+    return find_key(path, key, &number) ? (size_t)number : 0;
 }
 
 struct limits {
@@ -55,6 +64,32 @@ size_t mt_memory_limit(const char *membership_path, const char *mount_path, size
     if (left)
         *left = limits.left;
     return limits.limit;
+}
+
+struct kills {
+    bool known;
+    uint64_t count;
+};
+
+/* The innermost group that tells: its count has those of the groups below it. */
+static void take_kills(void *context, const char *folder, bool version_2)
+{
+    struct kills *kills = context;
+    char path[PATH_MAX];
+    if (!kills->known && snprintf(path, sizeof path, "%s/%s", folder,
+                                  version_2 ? "memory.events" : "memory.oom_control") < (int)sizeof path)
+        kills->known = find_key(path, "oom_kill", &kills->count);
+}
+
+bool mt_memory_kills(const char *membership_path, const char *mount_path, const char *vmstat_path,
+                     uint64_t *kills)
+{
+    struct kills found = {0};
+    mt_cgroup_walk(membership_path, mount_path, "memory", take_kills, &found);
+    if (!found.known)
+        found.known = find_key(vmstat_path, "oom_kill", &found.count);
+    *kills = found.count;
+    return found.known;
 }
 
 /* A line of /proc/meminfo, in bytes; SIZE_MAX when it is not there. */

@@ -21,6 +21,11 @@ struct mt_device_options {
     size_t test_fail_copy;            /* this copy fails the device, from 1 */
 };
 
+/* First thing in main of a program that opens devices, before it has threads. Where the address space is
+ * limited (ulimit -v) the process starts itself again, so that the library for matrix products, once it is
+ * loaded, has no threads that want memory of their own. */
+void mt_blas_start_alone(char **argv);
+
 /* `name`: "auto" (the first GPU that works, else the CPU), "cpu", "cpu-discrete", "cuda" (the first GPU that
  * works), "cuda:N" (that one). MT_REASON_DEVICE with what is missing and what to do. */
 int mt_device_open(const char *name, const struct mt_device_options *options, struct mt_device **device,

@@ -76,8 +76,17 @@ static int open_model(struct mt_generator *generator, const char *folder, struct
     if (result < 0)
         return result;
     mt_autojson json_t *generation = NULL;
-    if (read_json(folder, "generation_config.json", &generation, NULL) == 0)
+    mt_autofree char *path = mt_path_join(folder, "generation_config.json");
+    if (path && mt_path_exists(path)) { /* it says where answers end: a damaged one would be missed */
+        result = mt_json_read(path, MT_REASON_BAD_MODEL, &generation, error);
+        if (result == 0 && !json_is_object(generation))
+            result = mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "'%s' is no JSON object", path);
+        if (result < 0)
+            return mt_error_prefix(error,
+                                   "generation_config.json tells where answers end; mend or remove it"),
+                   result;
         add_end_ids(generator, generation);
+    }
     add_end_ids(generator, config);
     if (mt_tokenizer_end(generator->tokenizer) != MT_TOKEN_NONE)
         add_end_id(generator, mt_tokenizer_end(generator->tokenizer));

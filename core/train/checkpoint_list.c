@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define UNFINISHED_PREFIX ".tmp-"
 
@@ -64,7 +66,9 @@ int mt_checkpoint_list_read(const char *folder, struct mt_checkpoint_list *list,
             break;
         }
         struct mt_checkpoint_entry *entry = &list->entries[list->count++];
-        *entry = (struct mt_checkpoint_entry){.step = step, .path = path};
+        struct stat status;
+        *entry = (struct mt_checkpoint_entry){
+            .step = step, .path = path, .is_folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode)};
         if (mt_manifest_read(path, &entry->manifest, NULL) < 0)
             entry->manifest = NULL;
     }
@@ -101,6 +105,9 @@ json_t *mt_checkpoint_object(const struct mt_checkpoint_entry *entry, bool verif
 /* Whole, and of the step that its folder's name says. */
 static int verify_entry(const struct mt_checkpoint_entry *entry, struct mt_error *error)
 {
+    if (!entry->is_folder)
+        return mt_error_set(error, -ENOTDIR, MT_REASON_BAD_MODEL,
+                            "'%s' is not a folder, and so no checkpoint", entry->path);
     const int result = mt_manifest_verify(entry->path, true, error);
     if (result < 0)
         return result;
@@ -143,6 +150,46 @@ int mt_checkpoint_newest_whole(const char *folder, char **path,
     return result;
 }
 
+int mt_checkpoint_make_way(const char *folder, size_t step, char **moved, struct mt_error *error)
+{
+    char name[32];
+    struct stat status;
+    *moved = NULL;
+    mt_checkpoint_folder_name(step, name);
+    mt_autofree char *path = mt_path_join(folder, name);
+    if (!path)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to save a checkpoint");
+    if (lstat(path, &status) != 0 || S_ISDIR(status.st_mode))
+        return 0;
+    for (unsigned n = 1;; n++) {
+        mt_autofree char *other = NULL;
+        if (asprintf(&other, "%s.aside-%u", path, n) < 0)
+            return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to save a checkpoint");
+        if (lstat(other, &status) == 0)
+            continue;
+        if (rename(path, other) != 0)
+            return mt_error_set_errno(
+                error, MT_REASON_IO,
+                "'%s' is not a folder and stands in the way of a checkpoint; it cannot be "
+                "renamed",
+                path);
+        *moved = other;
+        other = NULL;
+        return 0;
+    }
+}
+
+/* A folder with all it holds, or whatever else has the name. */
+static int remove_unfinished(const char *path, struct mt_error *error)
+{
+    struct stat status;
+    if (lstat(path, &status) == 0 && !S_ISDIR(status.st_mode))
+        return unlink(path) == 0 || errno == ENOENT
+                   ? 0
+                   : mt_error_set_errno(error, MT_REASON_IO, "cannot remove '%s'", path);
+    return mt_folder_remove(path, error);
+}
+
 int mt_checkpoint_remove_unfinished(const char *folder, struct mt_error *error)
 {
     DIR *directory = opendir(folder);
@@ -155,7 +202,7 @@ int mt_checkpoint_remove_unfinished(const char *folder, struct mt_error *error)
             continue;
         mt_autofree char *path = mt_path_join(folder, found->d_name);
         result =
-            path ? mt_folder_remove(path, error)
+            path ? remove_unfinished(path, error)
                  : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to clean '%s'", folder);
     }
     closedir(directory);
@@ -178,7 +225,12 @@ int mt_checkpoint_prune(const char *folder, size_t keep, const size_t *kept_step
     int result = mt_checkpoint_list_read(folder, &list, error);
     if (result < 0)
         return result;
-    for (size_t i = 0; i + keep < list.count && result == 0; i++) {
+    size_t newer = 0;
+    for (size_t i = 0; i < list.count; i++)
+        newer += list.entries[i].is_folder;
+    for (size_t i = 0; i < list.count && result == 0; i++) {
+        if (!list.entries[i].is_folder || newer-- <= keep)
+            continue;
         if (is_kept(list.entries[i].step, kept_steps, num_kept_steps))
             continue;
         char name[64];
@@ -215,8 +267,9 @@ int mt_checkpoint_resolve(const char *folder, char **path, struct mt_error *erro
         int result = mt_checkpoint_list_read(checkpoints, &list, error);
         if (result < 0)
             return result;
-        if (list.count > 0)
-            *path = strdup(list.entries[list.count - 1].path);
+        for (size_t i = list.count; i-- > 0 && !*path;)
+            if (list.entries[i].is_folder)
+                *path = strdup(list.entries[i].path);
         mt_checkpoint_list_free(&list);
     }
     if (!*path)

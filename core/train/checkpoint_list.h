@@ -12,6 +12,7 @@ struct mt_checkpoint_entry {
     size_t step;
     char *path;       /* "<checkpoints>/step-00000050" */
     json_t *manifest; /* NULL where it cannot be read */
+    bool is_folder;   /* else a stranger that has the name: never whole, and never removed */
 };
 
 struct mt_checkpoint_list {
@@ -19,7 +20,7 @@ struct mt_checkpoint_list {
     struct mt_checkpoint_entry *entries; /* by step, ascending */
 };
 
-/* Lists folders named step-<digits> below `folder`; an absent folder is an empty list. */
+/* Lists what is named step-<digits> below `folder`; an absent folder is an empty list. */
 int mt_checkpoint_list_read(const char *folder, struct mt_checkpoint_list *list, struct mt_error *error);
 void mt_checkpoint_list_free(struct mt_checkpoint_list *list);
 
@@ -35,6 +36,10 @@ json_t *mt_checkpoint_object(const struct mt_checkpoint_entry *entry, bool verif
 int mt_checkpoint_newest_whole(const char *folder, char **path,
                                void (*report)(void *context, const char *sentence), void *context,
                                struct mt_error *error);
+
+/* Before a save of this step: what has the checkpoint's name and is no folder gets another one, which is told
+ * in *moved (malloc'd; NULL when there is none). */
+int mt_checkpoint_make_way(const char *folder, size_t step, char **moved, struct mt_error *error);
 
 /* Removes what saves that never finished left behind (".tmp-*"). */
 int mt_checkpoint_remove_unfinished(const char *folder, struct mt_error *error);

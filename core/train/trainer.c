@@ -185,6 +185,12 @@ static int save(struct trainer *trainer, struct mt_error *error)
         result = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to save a checkpoint");
     if (result < 0)
         return result;
+    mt_autofree char *moved = NULL;
+    result = mt_checkpoint_make_way(trainer->checkpoints, trainer->step, &moved, error);
+    if (result < 0)
+        return result;
+    if (moved)
+        log_line(trainer, LOG_WARNING, "a file stood in the place of the checkpoint; it is now '%s'", moved);
     struct mt_checkpoint_contents contents = {
         .store = trainer->run.store,
         .tokenizer = trainer->run.tokenizer,
@@ -282,6 +288,8 @@ static int start(struct trainer *trainer, struct mt_error *error)
         result = mt_checkpoint_newest_whole(trainer->checkpoints, &path, report_damage, trainer, error);
     if (result < 0)
         return result;
+    if (!path && trainer->attempt > 1)
+        log_line(trainer, LOG_INFO, "there is no checkpoint to go on from: starting with the first step");
     if (!path)
         return mt_run_init_weights(&trainer->run, error);
     mt_autojson json_t *state = NULL;

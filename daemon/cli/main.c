@@ -1,5 +1,6 @@
 /* `megatrain`: the command line. Works alone, or as the daemon's client. */
 #include "core/base/version.h"
+#include "core/device/open.h"
 #include "daemon/cli/cli.h"
 
 #include <signal.h>
@@ -93,6 +94,7 @@ static int unknown_command(const char *name)
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
+    mt_blas_start_alone(argv);
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like any other */
     if (!name) {
         print_help();

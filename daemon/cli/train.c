@@ -194,14 +194,19 @@ static int resume_job(const struct command *command, const char *folder, struct 
     return mt_job_save(asked, path, error);
 }
 
+static int no_run(const char *folder, struct mt_error *error)
+{
+    return mt_error_set(error, -ENOENT, MT_REASON_IO,
+                        "there is no run in '%s' to go on with; without --resume one is started there",
+                        folder);
+}
+
 /* One process a run: the lock goes with the process, however it ends. */
 static int lock_folder(const char *folder, int *fd, struct mt_error *error)
 {
     *fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*fd < 0 && errno == ENOENT)
-        return mt_error_set(error, -ENOENT, MT_REASON_IO,
-                            "there is no run in '%s' to go on with; without --resume one is started there",
-                            folder);
+        return no_run(folder, error);
     if (*fd < 0)
         return mt_error_set_errno(error, MT_REASON_IO, "cannot open the run's folder '%s'", folder);
     if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
@@ -234,6 +239,9 @@ static bool is_unused(const char *folder)
 static int place_job(const struct command *command, const char *folder, struct mt_job **job,
                      struct mt_error *error)
 {
+    mt_autofree char *saved = mt_path_join(folder, "job.json");
+    if (command->resume && saved && !mt_path_exists(saved))
+        return no_run(folder, error);
     if (command->resume)
         return resume_job(command, folder, job, error);
     if (!is_unused(folder))
@@ -241,9 +249,8 @@ static int place_job(const struct command *command, const char *folder, struct m
                             "the folder '%s' is not empty: --resume goes on with the run in it, --output-dir "
                             "names another one",
                             folder);
-    mt_autofree char *path = mt_path_join(folder, "job.json");
-    return path ? mt_job_save(*job, path, error)
-                : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to write job.json");
+    return saved ? mt_job_save(*job, saved, error)
+                 : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to write job.json");
 }
 
 /* --- listening ----------------------------------------------------------------------------------------- */

@@ -1,6 +1,8 @@
 /* The end of a run: what is known is gathered, decided (outcome.c) and written. */
+#include "core/base/cgroup.h"
 #include "core/base/cleanup.h"
 #include "core/base/log.h"
+#include "core/base/memory.h"
 #include "daemon/megatraind/outcome.h"
 #include "daemon/megatraind/run.h"
 
@@ -13,6 +15,15 @@
 static const char *member(const json_t *message, const char *key)
 {
     return json_string_value(json_object_get(message, key));
+}
+
+static enum mt_memory_verdict memory_verdict(const struct mt_run *run)
+{
+    uint64_t kills;
+    if (!run->has_memory_kills ||
+        !mt_memory_kills(MT_CGROUP_MEMBERSHIP, MT_CGROUP_MOUNT, MT_MEMORY_VMSTAT, &kills))
+        return MT_MEMORY_UNKNOWN;
+    return kills > run->memory_kills ? MT_MEMORY_KILLED : MT_MEMORY_SPARED;
 }
 
 static void gather(const struct mt_run *run, enum mt_queue_request requested, struct mt_outcome_facts *facts)
@@ -30,6 +41,7 @@ static void gather(const struct mt_run *run, enum mt_queue_request requested, st
         .requested = requested,
         .stopping = run->daemon->stopping,
         .resident_bytes = run->resident_bytes,
+        .memory = memory_verdict(run),
         .step = run->step,
         /* A step that no attempt before had made wipes the slate. */
         .restarts = run->step > run->best_step ? 0 : run->restarts,

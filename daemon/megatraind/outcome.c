@@ -32,6 +32,25 @@ static void say(struct mt_outcome *outcome, const char *format, ...)
     va_end(arguments);
 }
 
+/* SIGKILL comes from the kernel for want of memory, which it counts, or from someone. */
+static void explain_kill(const struct mt_outcome_facts *facts, struct mt_outcome *outcome)
+{
+    char size[32], held[64] = "";
+    if (facts->resident_bytes)
+        snprintf(held, sizeof held, "; it last held %s",
+                 mt_size_format(facts->resident_bytes, size, sizeof size));
+    outcome->reason = facts->memory == MT_MEMORY_KILLED ? "out_of_memory" : "signal";
+    if (facts->memory == MT_MEMORY_KILLED)
+        say(outcome, "the kernel killed the worker for want of memory%s", held);
+    else
+        say(outcome, "the worker was killed by signal 9 (%s) after step %lld%s",
+            facts->memory == MT_MEMORY_SPARED ? "not for want of memory, as the kernel counts it"
+                                              : "perhaps out of memory",
+            (long long)facts->step, held);
+    snprintf(outcome->detail, sizeof outcome->detail, "SIGKILL, resident size %zu bytes",
+             facts->resident_bytes);
+}
+
 /* A worker that ended without a word: what the kernel says of it. */
 static void explain_death(const struct mt_outcome_facts *facts, struct mt_outcome *outcome)
 {
@@ -48,15 +67,7 @@ static void explain_death(const struct mt_outcome_facts *facts, struct mt_outcom
             say(outcome, "the worker did not stop in time and was ended; its last step was %lld",
                 (long long)facts->step);
     } else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
-        char size[32];
-        outcome->reason = "out_of_memory";
-        if (facts->resident_bytes)
-            say(outcome, "the worker was killed, probably out of memory; it last held %s",
-                mt_size_format(facts->resident_bytes, size, sizeof size));
-        else
-            say(outcome, "the worker was killed, probably out of memory");
-        snprintf(outcome->detail, sizeof outcome->detail, "SIGKILL, resident size %zu bytes",
-                 facts->resident_bytes);
+        explain_kill(facts, outcome);
     } else if (WIFSIGNALED(status)) {
         const char *name = sigabbrev_np(WTERMSIG(status));
         outcome->reason = "signal";

@@ -16,8 +16,13 @@ struct mt_outcome_facts {
     enum mt_queue_request requested;
     bool stopping;         /* the daemon is */
     size_t resident_bytes; /* last seen; 0: unknown */
-    int64_t step;          /* last known */
-    int64_t restarts;      /* deaths before this one without a new step */
+    enum mt_memory_verdict {
+        MT_MEMORY_UNKNOWN,
+        MT_MEMORY_KILLED, /* the kernel killed for want of memory while it ran */
+        MT_MEMORY_SPARED, /* it did not */
+    } memory;
+    int64_t step;     /* last known */
+    int64_t restarts; /* deaths before this one without a new step */
     int64_t restart_limit;
 };
 

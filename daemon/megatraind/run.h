@@ -47,6 +47,8 @@ struct mt_run {
 
     size_t resident_bytes;
     double sampled_at;
+    bool has_memory_kills; /* mt_memory_kills when it was started */
+    uint64_t memory_kills;
 };
 
 /* Takes a worker's message in; `context` is the struct mt_run. */

@@ -1,8 +1,10 @@
 #include "daemon/megatraind/supervisor.h"
 
+#include "core/base/cgroup.h"
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/memory.h"
 #include "core/base/time.h"
 #include "daemon/megatraind/deadline.h"
 #include "daemon/megatraind/run.h"
@@ -206,6 +208,8 @@ static void start_worker(struct mt_supervisor *supervisor, struct mt_run *run, c
     run->killed_for = NULL;
     run->resident_bytes = 0;
     run->start_error = 0;
+    run->has_memory_kills =
+        mt_memory_kills(MT_CGROUP_MEMBERSHIP, MT_CGROUP_MOUNT, MT_MEMORY_VMSTAT, &run->memory_kills);
     int r = prepare_folder(run, job, &error);
     recording.failed = r < 0;
     if (r == 0)

@@ -3,6 +3,7 @@
 #include "core/base/log.h"
 #include "core/base/pool.h"
 #include "core/base/version.h"
+#include "core/device/open.h"
 #include "daemon/worker/tasks.h"
 
 #include <getopt.h>
@@ -48,6 +49,7 @@ int main(int argc, char **argv)
 {
     const char *task = NULL;
     struct mt_worker_options options = {.attempt = 0};
+    mt_blas_start_alone(argv);
     for (int option; (option = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
         char *end = NULL;
         switch (option) {

@@ -252,6 +252,11 @@ def a_model_that_is_missing_or_damaged_is_refused():
             path = os.path.join(models, name)
             folder.run("generate", "--model", path, "--prompt", "x", code=65, says=[part])
             folder.train({**tiny(folder / "d.jsonl"), "model": {"path": path}}, "run-" + name, code=65, says=[part])
+        for name, text, part in (("cut", '{"eos_token_id": 2', "generation_config.json"), ("list", "[2]", "no JSON object")):
+            path = model("generation-" + name)["model"]["path"]
+            with open(os.path.join(models, path, "generation_config.json"), "w") as file:
+                file.write(text)
+            folder.run("generate", "--model", os.path.join(models, path), "--prompt", "x", code=65, says=[part, "mend"])
         # And the whole one is taken.
         daemon.wait(accept(model("whole")), "completed")
         folder.run("generate", "--model", folder / "absent", "--prompt", "x", code=65, says=["absent"])

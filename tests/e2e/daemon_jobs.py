@@ -170,12 +170,25 @@ def a_job_that_always_dies_at_the_same_step_fails_after_five_restarts():
 
 
 @case
-def a_killed_worker_is_called_out_of_memory_with_its_size():
+def a_worker_killed_by_someone_is_not_called_out_of_memory():
     job = daemon.submit("crash_at=200 signal=9 resident=50 step_ms=10", steps=300)
     failed = daemon.wait(job, "failed")
-    equal(failed["reason"], "out_of_memory")
+    equal(failed["reason"], "signal")
     message = failed["error"]["message"]
-    assert "killed, probably out of memory" in message and "MiB" in message, message
+    assert "killed by signal 9 (" in message and "MiB" in message, message
+
+
+@case
+def a_pause_of_a_worker_that_was_stopped_is_bounded():
+    with Daemon("--save-grace", "1", "--kill-grace", "0.5", "--stall-timeout", "60") as daemon:
+        job = daemon.submit("step_ms=10", steps=1000)
+        daemon.wait_step(job, 15)
+        os.kill(daemon.worker(), signal.SIGSTOP)
+        begin = time.monotonic()
+        equal(daemon.act(job, "pause"), 202)
+        paused = daemon.wait(job, "paused", seconds=30)
+        assert time.monotonic() - begin < 20, time.monotonic() - begin
+        equal((paused["reason"], paused["last_checkpoint"]["step"]), ("paused_by_user", 10))
 
 
 @case

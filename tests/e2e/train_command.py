@@ -9,7 +9,7 @@ import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from megatraind import case, equal, run_cases  # noqa: E402
+from megatraind import BUILD, Skipped, case, equal, run_cases  # noqa: E402
 from training import (Folder, bits, decided, log_lines, rows, same_runs, saved, text, tiny,  # noqa: E402
                       write_documents, write_rows)
 
@@ -123,10 +123,49 @@ def exit_codes_say_what_went_wrong():
         folder.train(tiny(folder / "empty.jsonl"), "c", code=65, says=["empty"])
         folder.write("file", "")
         folder.train(tiny(data, steps=1), "file/below", code=74, says=["file/below"])
-        folder.run("train", "--resume", "--output-dir", "never", code=74, says=["never"])
+        folder.run("train", "--resume", "--output-dir", "never", code=74, says=["no run in", "never"])
+        os.mkdir(folder / "empty")
+        folder.run("train", "--resume", "--output-dir", "empty", code=74, says=["no run in 'empty' to go on with"])
+        folder.train(tiny(data), "empty", "--resume", code=74, says=["no run in 'empty' to go on with"])
+        equal(os.listdir(folder / "empty"), [])
         folder.run("train", "--help", says=["Exit:"])
         for run in "abc":
             assert not os.path.exists(folder / f"{run}/checkpoints/final"), run
+
+
+@case
+def a_file_in_the_place_of_a_checkpoint_is_moved_aside():
+    with Folder() as folder:
+        document = tiny(write_documents(folder / "d.jsonl", 20), steps=6, every=3, lr_scheduler="constant", warmup_ratio=0)
+        folder.train(document, "whole", "--quiet")
+        folder.train(document, "run", "--set", "training.max_steps=3", "--quiet")
+        folder.write("run/checkpoints/step-00000006", "mine")
+        folder.train(document, "run", "--resume", "--set", "training.max_steps=6",
+                     says=["passed over", "not a folder", "step-00000006.aside-1"])
+        equal(bits(folder / "run"), bits(folder / "whole"))
+        with open(folder / "run/checkpoints/step-00000006.aside-1") as file:
+            equal(file.read(), "mine")
+
+
+@case
+def a_short_address_space_is_told_and_never_waited_for():
+    """The library for matrix products tries for ever to get a buffer where there are no addresses left."""
+    if any(kind in BUILD for kind in ("asan", "tsan")):
+        raise Skipped("sanitizers take more addresses than that")
+    with Folder() as folder:
+        document = tiny(write_documents(folder / "d.jsonl", 20), steps=2, every=0)
+
+        def limited(mib):
+            return ["bash", "-c", f'ulimit -v {mib * 1024} && exec "$0" "$@"']
+        folder.train(document, "short", "--quiet", code=70, says=["OpenBLAS", "ulimit -v"], prefix=limited(300))
+        folder.run("generate", "--model", "short", "--prompt", "x", code=65, prefix=limited(300))
+        ends = set()
+        for mib in range(400, 900, 40):  # on the way all sorts of things do not fit
+            process = folder.start("train", folder.job(document), "--quiet", "--output-dir", f"run-{mib}", prefix=limited(mib))
+            process.communicate(timeout=60)
+            ends.add(process.returncode)
+        assert ends <= {0, 70}, ends
+        folder.train(document, "enough", "--quiet", prefix=limited(300 + 130 * (os.cpu_count() + 3)))
 
 
 @case

@@ -9,6 +9,10 @@
 /* Keeps the library from starting threads of its own beside our pool; process-wide. */
 void mt_blas_single_threaded(void);
 
+/* Makes sure that so many products can be under way at once where the address space is limited (blas_room.c).
+ * MT_REASON_OUT_OF_MEMORY with what to do. */
+int mt_blas_reserve(size_t products, struct mt_error *error);
+
 /* "OpenBLAS-Zen" and the like: other kernels, other bits. */
 void mt_blas_name(char *name, size_t bytes);
 

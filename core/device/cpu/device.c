@@ -188,6 +188,12 @@ int mt_cpu_device_open(bool discrete, const struct mt_device_options *options, s
         }
     }
     mt_blas_single_threaded();
+    /* The pool has helpers, and the compute stream works beside them; one to spare. */
+    int r = cpu->pool ? mt_blas_reserve(mt_pool_threads(cpu->pool) + 1, error) : 0;
+    if (r < 0) {
+        device_close(&cpu->base);
+        return r;
+    }
     *device = &cpu->base;
     return 0;
 }

@@ -65,6 +65,28 @@ static void what_makes_no_sense_is_no_limit(void **state)
     assert_true(mt_memory_total() > 0 && mt_memory_available() <= mt_memory_total());
 }
 
+static void kills_are_those_of_the_group_else_of_the_machine(void **state)
+{
+    uint64_t kills;
+    const char *membership = "membership", *mount = "mount";
+    char paths[3][512];
+    const char *names[3] = {membership, mount, "vmstat"};
+    for (size_t i = 0; i < 3; i++)
+        snprintf(paths[i], sizeof paths[i], "%s", mt_test_path(state, names[i]));
+    assert_false(mt_memory_kills(paths[0], paths[1], paths[2], &kills));
+    put(state, "vmstat", "nr_free_pages 5\noom_kill 9\noom_killer 7\n");
+    assert_true(mt_memory_kills(paths[0], paths[1], paths[2], &kills));
+    assert_int_equal(kills, 9);
+    put(state, "membership", "4:memory:/a/b\n");
+    put(state, "mount/memory/a/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n");
+    assert_true(mt_memory_kills(paths[0], paths[1], paths[2], &kills));
+    assert_int_equal(kills, 4);
+    put(state, "membership", "0::/service\n");
+    put(state, "mount/service/memory.events", "low 0\nhigh 0\nmax 3\noom 2\noom_kill 1\noom_group_kill 0\n");
+    assert_true(mt_memory_kills(paths[0], paths[1], paths[2], &kills));
+    assert_int_equal(kills, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -72,6 +94,7 @@ int main(void)
         mt_test_in_folder(version_1_is_read_from_the_memory_controller),
         mt_test_in_folder(a_container_sees_its_limit_at_the_mount),
         mt_test_in_folder(what_makes_no_sense_is_no_limit),
+        mt_test_in_folder(kills_are_those_of_the_group_else_of_the_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static void a_success_is_never_guessed_from_an_exit_code(void **state)
     mt_assert_mentions(outcome.message, "code 0");
 }
 
-static void signals_are_named_and_sigkill_is_called_out_of_memory(void **state)
+static void signals_are_named_and_sigkill_by_what_the_kernel_counts(void **state)
 {
     (void)state;
     struct mt_outcome outcome =
@@ -59,11 +59,19 @@ static void signals_are_named_and_sigkill_is_called_out_of_memory(void **state)
     assert_outcome(outcome, MT_QUEUE_STARTING, "signal");
     mt_assert_mentions(outcome.message, "SIGSEGV");
     mt_assert_mentions(outcome.message, "41");
-    outcome = decide(
-        (struct mt_outcome_facts){.wait_status = KILLED_BY(SIGKILL), .resident_bytes = (size_t)3 << 30});
-    assert_outcome(outcome, MT_QUEUE_STARTING, "out_of_memory");
-    mt_assert_mentions(outcome.message, "killed, probably out of memory");
+    struct mt_outcome_facts killed = {.wait_status = KILLED_BY(SIGKILL), .resident_bytes = (size_t)3 << 30};
+    outcome = decide(killed);
+    assert_outcome(outcome, MT_QUEUE_STARTING, "signal");
+    mt_assert_mentions(outcome.message, "signal 9 (perhaps out of memory)");
     mt_assert_mentions(outcome.message, "3.0 GiB");
+    killed.memory = MT_MEMORY_KILLED;
+    outcome = decide(killed);
+    assert_outcome(outcome, MT_QUEUE_STARTING, "out_of_memory");
+    mt_assert_mentions(outcome.message, "for want of memory; it last held 3.0 GiB");
+    killed.memory = MT_MEMORY_SPARED;
+    outcome = decide(killed);
+    assert_outcome(outcome, MT_QUEUE_STARTING, "signal");
+    mt_assert_mentions(outcome.message, "not for want of memory");
     /* Not when it was our own signal. */
     outcome = decide((struct mt_outcome_facts){.wait_status = KILLED_BY(SIGKILL), .killed_for = "stalled"});
     assert_outcome(outcome, MT_QUEUE_STARTING, "stalled");
@@ -204,7 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_word_counts_whatever_the_process_did_after_it),
         cmocka_unit_test(a_success_is_never_guessed_from_an_exit_code),
-        cmocka_unit_test(signals_are_named_and_sigkill_is_called_out_of_memory),
+        cmocka_unit_test(signals_are_named_and_sigkill_by_what_the_kernel_counts),
         cmocka_unit_test(restarts_end_at_the_limit),
         cmocka_unit_test(what_would_happen_again_fails_at_once),
         cmocka_unit_test(other_failures_are_tried_again_and_a_full_disk_waits_for_room),

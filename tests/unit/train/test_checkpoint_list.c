@@ -201,6 +201,37 @@ static void a_run_is_resolved_to_its_final_or_newest_checkpoint(void **state)
     assert_string_equal(third, run);
 }
 
+/* A file that has a checkpoint's name is passed over, kept, and moved out of a save's way. */
+static void files_in_the_place_of_checkpoints_are_not_lost(void **state)
+{
+    const char *folder = mt_test_path(state, "checkpoints");
+    struct mt_error error = {0};
+    make_checkpoint(folder, 3);
+    make_checkpoint(folder, 4);
+    write_file(folder, "step-00000005", "mine");
+    assert_int_equal(newest(folder, &error), 4);
+    assert_int_equal(mt_checkpoint_prune(folder, 1, NULL, 0, &error), 0);
+    size_t steps[8];
+    assert_int_equal(count_steps(folder, steps), 2);
+    assert_int_equal(steps[0], 4);
+    assert_int_equal(steps[1], 5);
+    mt_autofree char *moved = NULL, *again = NULL, *none = NULL;
+    assert_int_equal(mt_checkpoint_make_way(folder, 5, &moved, &error), 0);
+    assert_non_null(strstr(moved, "step-00000005.aside-1"));
+    assert_int_equal(mt_checkpoint_make_way(folder, 4, &none, &error), 0);
+    assert_null(none);
+    write_file(folder, "step-00000005", "mine too");
+    assert_int_equal(mt_checkpoint_make_way(folder, 5, &again, &error), 0);
+    assert_non_null(strstr(again, "step-00000005.aside-2"));
+    mt_autofree char *text = NULL;
+    size_t bytes;
+    assert_int_equal(mt_file_read(moved, 100, &text, &bytes, &error), 0);
+    assert_string_equal(text, "mine");
+    write_file(folder, ".tmp-step-00000009", "");
+    assert_int_equal(mt_checkpoint_remove_unfinished(folder, &error), 0);
+    assert_int_equal(count_steps(folder, steps), 1);
+}
+
 static void the_loss_before_the_first_step_is_null(void **state)
 {
     const char *folder = mt_test_path(state, "step-00000000");
@@ -225,6 +256,7 @@ int main(void)
         mt_test_in_folder(pruning_keeps_the_newest_the_best_and_the_resumed_one),
         mt_test_in_folder(names_that_are_no_steps_are_passed_over),
         mt_test_in_folder(a_run_is_resolved_to_its_final_or_newest_checkpoint),
+        mt_test_in_folder(files_in_the_place_of_checkpoints_are_not_lost),
         mt_test_in_folder(the_loss_before_the_first_step_is_null),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
