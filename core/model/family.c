@@ -9,8 +9,8 @@
 #include <string.h>
 
 static const struct mt_family_group *const groups[] = {
-    &mt_families_llama, &mt_families_gemma,      &mt_families_post_norm,
-    &mt_families_fused, &mt_families_layer_norm, &mt_families_gpt,
+    &mt_families_llama,      &mt_families_gemma, &mt_families_post_norm, &mt_families_fused,
+    &mt_families_layer_norm, &mt_families_gpt,   &mt_families_opt,
 };
 
 #define MAX_FAMILIES 128u

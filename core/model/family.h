@@ -53,17 +53,22 @@ struct mt_family {
      * Absent keys count as null. NULL: always. */
     const struct mt_family_fixed *when;
     const char *architecture; /* "LlamaForCausalLM" */
-    /* Checkpoint names by role; # stands for the number of the layer. NULL: the family has no such parameter.
-     * The names of norms say which norms there are; GATE or GATE_UP, that the MLP is gated. */
+    /* Checkpoint names by role; # stands for the number of the layer, @ for that of the head where each
+     * head's part is a tensor by itself. NULL: the family has no such parameter. The names of norms say which
+     * norms there are; GATE or GATE_UP, that the MLP is gated. */
     const char *names[MT_NUM_ROLES];
 
     /* Where config.json is silent, transformers' own defaults. 0: none. */
     double rope_theta, local_rope_theta; /* local: of sliding layers, where they have their own */
     double partial_rotary_factor;        /* 0: whole heads */
     double norm_eps;                     /* 0: 1e-6 */
+    double layer_norm_eps;               /* of the layers' norms, whatever the config says; 0: the same */
     bool tied;
-    const char *activation; /* NULL: silu */
-    size_t head_dim;        /* 0: hidden_size / num_attention_heads */
+    const char *activation;   /* NULL: silu */
+    size_t head_dim;          /* 0: hidden_size / num_attention_heads */
+    size_t max_positions;     /* 0: 2048 */
+    const char *rope_default; /* JSON of `rope_parameters` where neither it nor `rope_scaling` is there */
+    bool gelu_is_tanh;        /* what `gelu` means */
     size_t window, window_pattern;
     double attention_softcap, logit_softcap, query_scalar, logit_scale;
     struct mt_family_switch qkv_bias, output_bias, mlp_bias, norm_bias, head_bias;
@@ -91,14 +96,18 @@ struct mt_family {
                                   name */
     enum mt_qk_norm qk_norm;
     const char *qk_norm_key; /* the switch that turns it on; NULL: always on */
+    bool qk_norm_otherwise;  /* where that key is absent */
     bool qk_norm_after_rope;
-    bool qkv_by_head;     /* rows of QKV: for each key-value head its queries, its key, its value */
-    size_t qkv_parts;     /* rows of QKV: so many parts, each with its share of queries, values, keys */
-    bool input_first;     /* QKV, O, UP and DOWN are stored [in, out] */
-    bool value_norm;      /* values are normed by head, without weights */
-    bool unscaled_scores; /* attention's scores are not divided by the root of the head size */
-    bool interleaved;     /* rotary pairs are neighbours */
-    bool reversed;        /* rotary pairs turn the other way */
+    bool qkv_by_head;        /* rows of QKV: for each key-value head its queries, its key, its value */
+    size_t qkv_parts;        /* rows of QKV: so many parts, each with its share of queries, values, keys */
+    bool input_first;        /* QKV, O, UP and DOWN are stored [in, out] */
+    bool value_norm;         /* values are normed by head, without weights */
+    bool unscaled_scores;    /* attention's scores are not divided by the root of the head size */
+    bool interleaved;        /* rotary pairs are neighbours */
+    bool reversed;           /* rotary pairs turn the other way */
+    bool proportional_ropes; /* rope type `proportional` is known */
+    size_t global_head_dim;  /* full layers among sliding ones have heads of another size, and number, by
+                                `per_layer_config` or the hub's keys; 0: not so */
     enum mt_positions positions; /* beside rotary ones, or in their place */
     size_t position_offset;
     struct mt_family_switch alibi; /* linear biases instead of rotary positions */

@@ -15,6 +15,7 @@ extern const struct mt_family_group mt_families_post_norm;
 extern const struct mt_family_group mt_families_fused;
 extern const struct mt_family_group mt_families_layer_norm;
 extern const struct mt_family_group mt_families_gpt;
+extern const struct mt_family_group mt_families_opt;
 
 /* Ends a file: its table by its name. */
 #define MT_FAMILY_GROUP(name)                                                                                \

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char head[] = "# Model families\n"
                            "\n"
@@ -22,11 +23,15 @@ static void print_norms(FILE *out, const struct mt_family *family)
 {
     const bool before = family->names[MT_ROLE_ATTENTION_NORM] || family->plain_norms;
     const bool after = family->names[MT_ROLE_POST_ATTENTION_NORM] != NULL;
-    fprintf(out, "%s%s, %s%s", family->layer_norm ? "layer" : "RMS",
+    fprintf(out, "%s%s, %s%s%s%s%s", family->layer_norm ? "layer" : "RMS",
             family->norm_weight_offset != 0 ? ", 1 + weight" : "",
-            before && after ? "before and after each half"
-            : after         ? "after each half"
-                            : "before each half",
+            before && after          ? "before and after each half"
+            : family->norm_after_sum ? "of the sum after each half"
+            : after                  ? "after each half"
+                                     : "before each half",
+            family->names[MT_ROLE_ATTENTION_SUB_NORM] ? " and inside" : "",
+            family->names[MT_ROLE_EMBEDDING_NORM] || family->plain_entry_norm ? ", of the embedding" : "",
+            family->norm_head.otherwise ? ", of the output matrix's rows" : "",
             family->plain_norms ? ", without weights" : "");
 }
 
@@ -92,7 +97,11 @@ char *mt_family_markdown(void)
         const struct mt_family *family = families[i];
         const bool fused = family->names[MT_ROLE_GATE_UP] != NULL,
                    gated = family->names[MT_ROLE_GATE] || fused;
-        fprintf(out, "| `%s` | %s | ", family->model_type, family->architecture);
+        fprintf(out, "| `%s`", family->model_type);
+        for (const struct mt_family_fixed *when = family->when; when && when->key; when++)
+            fprintf(out, "%s `%s` %s", when == family->when ? ", when" : ",", when->key,
+                    strcmp(when->value, "null") == 0 ? "absent" : when->value);
+        fprintf(out, " | %s | ", family->architecture);
         print_norms(out, family);
         fputs(" | ", out);
         print_attention(out, family);

@@ -24,7 +24,8 @@ static int read_list(const json_t *config, const char *key, size_t count, const 
 
 /* Ropes of full and of sliding layers apart. In the older form `rope_scaling` is of full layers only, and
  * sliding ones have `rope_local_base_freq`, or the family's own theta. */
-static int read_ropes(struct mt_model *model, struct mt_rope_source *source, struct mt_error *error)
+static int read_ropes(struct mt_model *model, struct mt_rope_source *source, size_t full_head_dim,
+                      struct mt_error *error)
 {
     const struct mt_family *family = model->family;
     const json_t *parameters = json_object_get(source->config, "rope_parameters");
@@ -39,7 +40,10 @@ static int read_ropes(struct mt_model *model, struct mt_rope_source *source, str
             family->model_type);
     source->layer_type = nested ? "full_attention" : NULL;
     model->num_ropes = 1;
+    const size_t head_dim = source->head_dim;
+    source->head_dim = full_head_dim ? full_head_dim : head_dim;
     int r = mt_rope_read(source, &model->ropes[ROPE_FULL], error);
+    source->head_dim = head_dim;
     if (r)
         return r;
     if (apart) {
@@ -92,6 +96,60 @@ static int read_window(const json_t *config, struct mt_layer_rules *rules, struc
     return r;
 }
 
+/* One layer's object of `per_layer_config`. */
+static int read_layer_config(const json_t *object, struct mt_layer_rules *rules, struct mt_error *error)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        size_t *known = strcmp(key, "head_dim") == 0              ? &rules->full_head_dim
+                        : strcmp(key, "num_key_value_heads") == 0 ? &rules->full_kv_heads
+                                                                  : NULL;
+        if (!known)
+            return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
+                                "config: `per_layer_config` with `%s` is not supported for %s", key,
+                                rules->family->model_type);
+        int r = mt_config_size(object, key, (size_t)1 << 24, true, known, error);
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
+/* Heads of full layers among sliding ones, where the family has other ones there. */
+static int read_full_heads(const json_t *config, struct mt_layer_rules *rules, struct mt_error *error)
+{
+    const struct mt_family *family = rules->family;
+    const json_t *layers = json_object_get(config, "per_layer_config");
+    if (!family->global_head_dim)
+        return 0;
+    int r = mt_config_bool(config, "attention_k_eq_v", &rules->full_value_is_key, error);
+    if (!json_is_object(layers)) {
+        rules->full_head_dim = family->global_head_dim;
+        r = r ? r
+              : mt_config_size(config, "global_head_dim", (size_t)1 << 24, false, &rules->full_head_dim,
+                               error);
+        if (rules->full_value_is_key)
+            r = r ? r
+                  : mt_config_size(config, "num_global_key_value_heads", (size_t)1 << 24, false,
+                                   &rules->full_kv_heads, error);
+        return r;
+    }
+    const json_t *first = NULL;
+    const char *key;
+    json_t *object;
+    json_object_foreach((json_t *)(uintptr_t)layers, key, object)
+    {
+        if (first && !json_equal(first, object))
+            return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
+                                "config: `per_layer_config` must say the same of all full layers of %s",
+                                family->model_type);
+        first = object;
+    }
+    return r || !first ? r : read_layer_config(first, rules, error);
+}
+
 int mt_layer_rules_read(struct mt_model *model, const json_t *config, size_t head_dim,
                         struct mt_layer_rules *rules, struct mt_error *error)
 {
@@ -103,12 +161,14 @@ int mt_layer_rules_read(struct mt_model *model, const json_t *config, size_t hea
         .head_dim = head_dim,
         .interleaved = family->interleaved,
         .reversed = family->reversed,
+        .proportional = family->proportional_ropes,
         .arena = model->arena,
     };
-    *rules = (struct mt_layer_rules){.family = family, .no_rope_interval = 4};
-    int r = 0;
+    *rules =
+        (struct mt_layer_rules){.family = family, .no_rope_interval = 4, .num_layers = model->num_layers};
+    int r = read_full_heads(config, rules, error);
     if (family->windows != MT_WINDOW_ALL)
-        r = read_list(config, "layer_types", model->num_layers, &rules->types, error);
+        r = r ? r : read_list(config, "layer_types", model->num_layers, &rules->types, error);
     if (family->ropes == MT_ROPE_LISTED) {
         r = r ? r : read_list(config, "no_rope_layers", model->num_layers, &rules->no_rope, error);
         r = r ? r
@@ -122,7 +182,7 @@ int mt_layer_rules_read(struct mt_model *model, const json_t *config, size_t hea
                  : mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
                                 "config: the head size %zu must be even for rotary positions", head_dim);
     if (rules->rotary)
-        r = r ? r : read_ropes(model, &source, error);
+        r = r ? r : read_ropes(model, &source, rules->full_head_dim, error);
     rules->scaled_queries = rules->rotary && model->ropes[ROPE_QUERIES].query_beta > 0;
     return r;
 }
@@ -175,7 +235,20 @@ int mt_layer_rules_apply(const struct mt_layer_rules *rules, size_t index, struc
 {
     bool sliding = false, turns = true;
     int r = slides(rules, index, &sliding, error);
+    if (rules->full_head_dim && index + 1 == rules->num_layers)
+        sliding = false; /* as transformers has it, whatever the list says */
     layer->window = sliding ? rules->window : 0;
+    if (!sliding && rules->full_head_dim) {
+        layer->head_dim = rules->full_head_dim;
+        layer->num_kv_heads = rules->full_kv_heads ? rules->full_kv_heads : layer->num_kv_heads;
+        layer->value_is_key = rules->full_value_is_key;
+        if (!r && layer->num_heads % layer->num_kv_heads)
+            r = mt_error_set(
+                error, -EINVAL, MT_REASON_BAD_MODEL,
+                "config: num_attention_heads %zu is not divisible by the %zu key-value heads of full "
+                "layers",
+                layer->num_heads, layer->num_kv_heads);
+    }
     layer->rope = ROPE_FULL;
     switch (rules->family->ropes) {
     case MT_ROPE_EVERYWHERE:

@@ -51,7 +51,7 @@ static int read_sizes(struct mt_model *model, const json_t *config, struct shape
     r = r ? r
           : mt_config_size(config, "word_embed_proj_dim", MAX_WIDTH, false, &model->embedding_size, error);
     r = r ? r : mt_config_size(config, "num_attention_heads", MAX_WIDTH, true, &shape->num_heads, error);
-    model->max_position_embeddings = 2048;
+    model->max_position_embeddings = model->family->max_positions ? model->family->max_positions : 2048;
     r = r ? r
           : mt_config_size(config, "max_position_embeddings", MAX_VOCABULARY, false,
                            &model->max_position_embeddings, error);
@@ -157,7 +157,8 @@ static int read_shape(struct mt_model *model, const json_t *config, struct shape
     double eps = family->norm_eps > 0 ? family->norm_eps : 1e-6;
     model->tied = family->tied;
     model->initializer_range = 0.02;
-    shape->qk_norm = family->qk_norm != MT_QK_NORM_NONE && !family->qk_norm_key;
+    shape->qk_norm =
+        family->qk_norm != MT_QK_NORM_NONE && (!family->qk_norm_key || family->qk_norm_otherwise);
     shape->biases.norm_weight = true;
     int r = read_sizes(model, config, shape, error);
     r = r ? r : read_switch(config, &family->norm_head, &model->norm_head, error);
@@ -182,6 +183,8 @@ static int read_shape(struct mt_model *model, const json_t *config, struct shape
                                  family->activation ? family->activation : "silu",
                                  family->names[MT_ROLE_XIELU_ALPHA_P] ? &shape->xielu : NULL,
                                  &shape->activation, error);
+    if (family->gelu_is_tanh && shape->activation == MT_ACTIVATION_GELU)
+        shape->activation = MT_ACTIVATION_GELU_TANH;
     r = r ? r : mt_config_dtype(config, &model->source_dtype, error);
     const json_t *padding = json_object_get(config, "pad_token_id");
     model->padding_id =
@@ -265,14 +268,15 @@ static int build_layers(struct mt_model *model, const struct shape *shape, const
             .parallel = shape->parallel,
             .residual_scale = (float)shape->residual_scale,
             .norm_centered = model->norm_centered,
-            .norm_eps = model->norm_eps,
+            .norm_eps = family->layer_norm_eps > 0 ? (float)family->layer_norm_eps : model->norm_eps,
             .norm_weight_offset = model->norm_weight_offset,
         };
         int r = mt_layer_rules_apply(rules, i, layer, error);
         if (r)
             return r;
+        const size_t kv_size = layer->num_kv_heads * layer->head_dim;
+        model->kv_size = kv_size > model->kv_size ? kv_size : model->kv_size;
     }
-    model->kv_size = shape->num_kv_heads * shape->head_dim;
     return 0;
 }
 
@@ -286,6 +290,10 @@ static json_t *with_usual_keys(const struct mt_family *family, const json_t *con
         if (value && !json_is_null(value))
             json_object_set(copy, renamed->usual, value);
     }
+    const json_t *old = json_object_get(config, "rope_scaling"),
+                 *rope = json_object_get(config, "rope_parameters");
+    if (copy && family->rope_default && !json_is_object(old) && !json_is_object(rope))
+        json_object_set_new(copy, "rope_parameters", json_loads(family->rope_default, 0, NULL));
     return copy;
 }
 

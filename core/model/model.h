@@ -38,6 +38,7 @@ struct mt_parameter {
     bool frozen;         /* not trained: no optimizer state, no gradient */
     bool buffer;         /* saved and used, but never trained, and no parameter by transformers' count */
     bool input_first;    /* a matrix stored [in, out] */
+    bool continues; /* a head's part of a role: lies right behind the one before, whatever the alignment */
 };
 
 /* What lies in one slab and travels as one. Group 0 is the embedding, 1 to num_layers the layers, the last
@@ -47,7 +48,7 @@ struct mt_group {
     size_t first_parameter, num_parameters;
     size_t count;       /* elements of the slab of weights, gaps included (gaps are zero and stay zero) */
     size_t train_count; /* elements of the slabs of moments and gradients; 0 when all is frozen */
-    const struct mt_parameter *by_role[MT_NUM_ROLES]; /* NULL where there is none */
+    const struct mt_parameter *by_role[MT_NUM_ROLES]; /* NULL where there is none; of several, the first */
 };
 
 /* Norms of queries and keys. */

@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The pattern with # replaced by the layer's number. */
-static const char *expand(struct mt_arena *arena, const char *pattern, size_t layer)
+/* The pattern with `sign` replaced by a number. */
+static const char *expand(struct mt_arena *arena, const char *pattern, char sign, size_t number)
 {
-    const char *mark = strchr(pattern, '#');
+    const char *mark = strchr(pattern, sign);
     if (!mark)
         return mt_arena_strdup(arena, pattern);
-    return mt_arena_printf(arena, "%.*s%zu%s", (int)(mark - pattern), pattern, layer, mark + 1);
+    return mt_arena_printf(arena, "%.*s%zu%s", (int)(mark - pattern), pattern, number, mark + 1);
 }
 
 static bool is_bias(enum mt_role role)
@@ -241,49 +241,97 @@ static bool shape_of(const struct mt_model *model, const struct mt_layer *layer,
     return true;
 }
 
-static int add(struct mt_model *model, struct mt_group *group, size_t layer_number, enum mt_role role,
-               struct mt_error *error)
+/* How many tensors a role's weight is in the checkpoint: one, or one a head. */
+static size_t parts_of(const struct mt_model *model, enum mt_role role, const size_t shape[2])
 {
-    const struct mt_layer *layer = in_layer(role) ? &model->layers[layer_number] : NULL;
-    struct mt_parameter *p = &model->parameters[model->num_parameters];
-    size_t shape[2], after;
+    return strchr(model->family->names[role], '@') ? shape[0] : 1;
+}
 
-    bool fits = shape_of(model, layer, role, shape);
-    p->rank = shape[1] ? 2 : is_scalar(role) ? 0 : 1;
-    p->shape[0] = shape[0];
-    p->shape[1] = shape[1];
-    fits = fits && mt_size_mul(shape[0], shape[1] ? shape[1] : 1, &p->count);
+static int add_part(struct mt_model *model, struct mt_group *group, const char *pattern, size_t part,
+                    const struct mt_parameter *like, struct mt_error *error)
+{
+    struct mt_parameter *p = &model->parameters[model->num_parameters];
+    *p = *like;
+    p->continues = part > 0;
+    size_t after;
+    bool fits = mt_size_mul(p->shape[0], p->shape[1] ? p->shape[1] : 1, &p->count);
+    if (!p->continues)
+        fits = fits && mt_size_align(group->count, MT_MODEL_ALIGNMENT, &group->count);
     p->offset = group->count;
-    fits = fits && mt_size_add(p->offset, p->count, &after) &&
-           mt_size_align(after, MT_MODEL_ALIGNMENT, &group->count) &&
+    fits = fits && mt_size_add(p->offset, p->count, &group->count) &&
+           mt_size_align(group->count, MT_MODEL_ALIGNMENT, &after) &&
            mt_size_add(model->total_count, p->count, &model->total_count);
     /* Twenty bytes of each element must be countable. */
     if (!fits || model->total_count > SIZE_MAX / 32)
         return mt_error_set(error, -EOVERFLOW, MT_REASON_BAD_MODEL,
                             "config: the model is too large to be addressed");
-
-    p->name = expand(model->arena, model->family->names[role], layer_number);
+    p->name = expand(model->arena, pattern, '@', part);
     if (!p->name)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
                             "out of memory for the list of parameters");
     p->index = model->num_parameters++;
-    p->group = group->index;
-    p->role = role;
-    p->decay = p->rank > 1;
-    p->buffer = p->frozen = is_buffer(role);
-    p->input_first = is_input_first(model->family, role);
     model->buffer_count += p->buffer ? p->count : 0;
-    group->by_role[role] = p;
     group->num_parameters++;
+    if (part == 0)
+        group->by_role[p->role] = p;
     return 0;
+}
+
+static int add(struct mt_model *model, struct mt_group *group, size_t layer_number, enum mt_role role,
+               struct mt_error *error)
+{
+    const struct mt_layer *layer = in_layer(role) ? &model->layers[layer_number] : NULL;
+    size_t shape[2];
+    if (!shape_of(model, layer, role, shape))
+        return mt_error_set(error, -EOVERFLOW, MT_REASON_BAD_MODEL,
+                            "config: the model is too large to be addressed");
+    const size_t parts = parts_of(model, role, shape);
+    struct mt_parameter like = {
+        .rank = shape[1]          ? 2
+                : is_scalar(role) ? 0
+                                  : 1,
+        .shape = {shape[0], shape[1]},
+        .group = group->index,
+        .role = role,
+        .buffer = is_buffer(role),
+        .frozen = is_buffer(role),
+        .input_first = is_input_first(model->family, role),
+    };
+    if (parts > 1 || strchr(model->family->names[role], '@')) {
+        like.rank = 1;
+        like.shape[0] = shape[1];
+        like.shape[1] = 0;
+    }
+    like.decay = like.rank > 1;
+    const char *pattern = expand(model->arena, model->family->names[role], '#', layer_number);
+    if (!pattern)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
+                            "out of memory for the list of parameters");
+    for (size_t part = 0; part < parts; part++) {
+        int r = add_part(model, group, pattern, part, &like, error);
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
+/* Tensors at most: one a role, but for roles that are one a head. */
+static size_t most_parameters(const struct mt_model *model)
+{
+    size_t most = 2 * MT_NUM_ROLES;
+    for (size_t i = 0; i < model->num_layers; i++)
+        for (enum mt_role role = 0; role < MT_NUM_ROLES; role++) {
+            const char *name = model->family->names[role];
+            most += name && strchr(name, '@') ? model->layers[i].num_heads : 1;
+        }
+    return most;
 }
 
 int mt_parameters_build(struct mt_model *model, const struct mt_biases *biases, struct mt_error *error)
 {
     model->num_groups = model->num_layers + 2;
     model->groups = mt_arena_alloc(model->arena, model->num_groups, sizeof *model->groups);
-    model->parameters =
-        mt_arena_alloc(model->arena, (model->num_layers + 1) * MT_NUM_ROLES, sizeof *model->parameters);
+    model->parameters = mt_arena_alloc(model->arena, most_parameters(model), sizeof *model->parameters);
     if (!model->groups || !model->parameters)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
                             "out of memory for the list of parameters");
@@ -305,6 +353,9 @@ int mt_parameters_build(struct mt_model *model, const struct mt_biases *biases, 
             if (r)
                 return r;
         }
+        if (!mt_size_align(group->count, MT_MODEL_ALIGNMENT, &group->count))
+            return mt_error_set(error, -EOVERFLOW, MT_REASON_BAD_MODEL,
+                                "config: the model is too large to be addressed");
         if (!embedding && !head)
             model->layers[g - 1].group = group;
     }
@@ -320,13 +371,17 @@ void mt_parameters_place_trained(struct mt_model *model)
         group->train_count = 0;
         for (size_t i = 0; i < group->num_parameters; i++) {
             struct mt_parameter *p = &model->parameters[group->first_parameter + i];
+            const size_t mask = MT_MODEL_ALIGNMENT - 1;
+            if (!p->continues)
+                group->train_count = (group->train_count + mask) & ~mask;
             p->train_offset = p->frozen ? 0 : group->train_count;
             if (p->frozen)
                 continue;
-            const size_t mask = MT_MODEL_ALIGNMENT - 1;
-            group->train_count += (p->count + mask) & ~mask;
+            group->train_count += p->count;
             model->trainable_count += p->count;
         }
+        group->train_count =
+            (group->train_count + MT_MODEL_ALIGNMENT - 1) & ~(size_t)(MT_MODEL_ALIGNMENT - 1);
     }
 }
 
@@ -344,6 +399,15 @@ int mt_model_freeze(struct mt_model *model, const char *const *globs, size_t num
             return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB,
                                 "training.freeze: `%s` matches no parameter (they are named like `%s`)",
                                 globs[g], model->parameters[model->num_parameters > 1].name);
+    }
+    for (size_t i = 1; i < model->num_parameters; i++) {
+        const struct mt_parameter *p = &model->parameters[i];
+        if (p->continues && p->frozen != p[-1].frozen)
+            return mt_error_set(
+                error, -ENOTSUP, MT_REASON_BAD_JOB,
+                "training.freeze: `%s` and `%s` are one norm of all heads; one cannot be frozen "
+                "without the other",
+                p[-1].name, p->name);
     }
     mt_parameters_place_trained(model);
     if (model->trainable_count == 0)

@@ -236,6 +236,9 @@ int mt_rope_read(const struct mt_rope_source *source, struct mt_rope *rope, stru
     int r = find_settings(source, &settings, error);
     if (!source->unscaled)
         r = r ? r : number(source->config, "rope_theta", theta, &theta, error);
+    double ratio = 1; /* chatglm's */
+    r = r ? r : number(source->config, "rope_ratio", 1, &ratio, error);
+    theta *= ratio;
     r = r ? r : number(source->config, "partial_rotary_factor", partial, &partial, error);
     r = r ? r : number(settings, "rope_theta", theta, &rope->theta, error);
     r = r ? r : number(settings, "partial_rotary_factor", partial, &partial, error);

@@ -3,6 +3,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/size.h"
+#include "core/model/family.h"
 #include "core/model/tensors_internal.h"
 
 #include <stdlib.h>
@@ -89,6 +90,25 @@ int mt_tensors_of_safetensors(const struct mt_safetensors *file, struct mt_tenso
     return 0;
 }
 
+/* Files of a bare model leave the family's prefix out (the hub's gpt2): their tensors get the whole names. */
+static int complete_names(struct mt_tensors *tensors, const struct mt_model *model, struct mt_error *error)
+{
+    const char *prefix = model && model->num_parameters ? model->family->prefix : NULL;
+    const char *first = prefix ? model->parameters[0].name : NULL;
+    if (!first || mt_tensors_find(tensors, first) || strncmp(first, prefix, strlen(prefix)) != 0 ||
+        !mt_tensors_find(tensors, first + strlen(prefix)))
+        return 0;
+    for (size_t i = 0; i < tensors->count; i++) {
+        const char *name = mt_arena_printf(tensors->arena, "%s%s", prefix, tensors->items[i].name);
+        if (!name)
+            return out_of_memory(error);
+        if (mt_model_find(model, name))
+            tensors->items[i].name = name;
+    }
+    mt_tensors_sort(tensors);
+    return 0;
+}
+
 /* --- both ---------------------------------------------------------------------------------------------- */
 
 int mt_tensors_open(const char *path, const struct mt_model *model, struct mt_tensors **tensors,
@@ -101,10 +121,16 @@ int mt_tensors_open(const char *path, const struct mt_model *model, struct mt_te
     int r = mt_safetensors_open(path, &file, error);
     if (r == 0)
         r = mt_tensors_of_safetensors(file, tensors, error);
-    if (r == 0)
-        (*tensors)->safetensors = file;
-    else
+    if (r < 0) {
         mt_safetensors_close(file);
+        return r;
+    }
+    (*tensors)->safetensors = file;
+    r = complete_names(*tensors, model, error);
+    if (r < 0) {
+        mt_tensors_close(*tensors);
+        *tensors = NULL;
+    }
     return r;
 }
 

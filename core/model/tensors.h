@@ -33,7 +33,8 @@ struct mt_tensors;
 
 /* Opens what `path` names: a folder, a .safetensors file or an index (as mt_safetensors_open), or a GGUF
  * file, whose tensors are named by the roles of `model`'s parameters (NULL: by their own names; not needed
- * for safetensors). Errors: MT_REASON_BAD_MODEL, MT_REASON_IO. */
+ * for safetensors, whose names it completes where
+ * files of a bare model leave the family's prefix out). Errors: MT_REASON_BAD_MODEL, MT_REASON_IO. */
 int mt_tensors_open(const char *path, const struct mt_model *model, struct mt_tensors **tensors,
                     struct mt_error *error);
 /* Of a file that is open already and stays the caller's. */

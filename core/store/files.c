@@ -4,6 +4,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/size.h"
+#include "core/model/family.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -109,7 +110,7 @@ static int load_all(struct mt_store *store, const struct load_item *tensors, siz
 static bool is_tied_copy(const struct mt_model *model, const struct mt_tensors *file,
                          const struct mt_tensor *tensor)
 {
-    if (!model->tied || strcmp(tensor->name, "lm_head.weight") != 0)
+    if (!model->tied || strcmp(tensor->name, model->family->names[MT_ROLE_HEAD]) != 0)
         return false;
     const struct mt_tensor *table = mt_tensors_find(file, mt_model_output_table(model)->name);
     return table && mt_tensor_same(table, tensor);
@@ -118,10 +119,17 @@ static bool is_tied_copy(const struct mt_model *model, const struct mt_tensors *
 static bool is_passed_over(const struct mt_model *model, const struct mt_tensors *file,
                            const struct mt_tensor *tensor)
 {
-    const char *suffix = ".rotary_emb.inv_freq"; /* a table of old files that config.json determines */
-    size_t length = strlen(tensor->name), suffix_length = strlen(suffix);
-    return (length > suffix_length && strcmp(tensor->name + length - suffix_length, suffix) == 0) ||
-           is_tied_copy(model, file, tensor);
+    /* Tables and masks of old files that config.json determines. */
+    static const char *const suffixes[] = {".rotary_emb.inv_freq", ".rotary_pos_emb.inv_freq",
+                                           ".attn.bias",           ".attention.bias",
+                                           ".masked_bias",         ".causal_mask"};
+    const size_t length = strlen(tensor->name);
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        const size_t end = strlen(suffixes[i]);
+        if (length > end && strcmp(tensor->name + length - end, suffixes[i]) == 0)
+            return true;
+    }
+    return is_tied_copy(model, file, tensor);
 }
 
 int mt_store_check_weights(const struct mt_model *model, const struct mt_tensors *file,

@@ -22,7 +22,7 @@ int mt_store_check_files(const struct mt_model *model, const char *path, struct 
 /* Sets every master from the tensor of its name. A missing tensor, another shape or a type that is not a
  * number's is an error naming it (MT_REASON_BAD_MODEL); so is a value that is not finite. Tensors that the
  * model does not have are refused, too, except a tied output matrix that says the same as the embedding and
- * `rotary_emb.inv_freq` tables. */
+ * tables and masks of old files (`rotary_emb.inv_freq`, `attn.bias`). */
 int mt_store_load_weights(struct mt_store *store, const struct mt_tensors *file, struct mt_pool *pool,
                           struct mt_error *error);
 int mt_store_load_files(struct mt_store *store, const char *path, struct mt_pool *pool,
