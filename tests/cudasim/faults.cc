@@ -98,15 +98,16 @@ static void misaligned(const struct type_mismatch *data, uintptr_t address)
               data->location.line);
 }
 
+/* With the types by which the compiler knows them. */
 extern "C" {
-SIM_API void __ubsan_handle_type_mismatch_v1(const struct type_mismatch *data, uintptr_t address);
-SIM_API void __ubsan_handle_type_mismatch_v1_abort(const struct type_mismatch *data, uintptr_t address);
-void __ubsan_handle_type_mismatch_v1(const struct type_mismatch *data, uintptr_t address)
+void __ubsan_handle_type_mismatch_v1(void *data, void *address);
+void __ubsan_handle_type_mismatch_v1_abort(void *data, void *address);
+void __ubsan_handle_type_mismatch_v1(void *data, void *address)
 {
-    misaligned(data, address);
+    misaligned((const struct type_mismatch *)data, (uintptr_t)address);
 }
-void __ubsan_handle_type_mismatch_v1_abort(const struct type_mismatch *data, uintptr_t address)
+void __ubsan_handle_type_mismatch_v1_abort(void *data, void *address)
 {
-    misaligned(data, address);
+    misaligned((const struct type_mismatch *)data, (uintptr_t)address);
 }
 }

@@ -79,11 +79,13 @@ static inline int run_again(const char *argument, const char *setting, char *tex
     size_t count = 0;
     while (environ[count])
         count++;
-    char **environment = (char **)calloc(count + 2, sizeof *environment), set[256];
+    char **environment = (char **)calloc(count + 3, sizeof *environment), set[256];
+    char no_leaks[] = "ASAN_OPTIONS=detect_leaks=0"; /* children end in the middle of their work */
     size_t kept = 0;
     for (size_t i = 0; i < count; i++)
-        if (strncmp(environ[i], "CUDASIM_", 8) != 0)
+        if (strncmp(environ[i], "CUDASIM_", 8) != 0 && strncmp(environ[i], "ASAN_OPTIONS=", 13) != 0)
             environment[kept++] = environ[i];
+    environment[kept++] = no_leaks;
     if (setting) {
         snprintf(set, sizeof set, "%s", setting);
         environment[kept++] = set;
