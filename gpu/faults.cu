@@ -127,6 +127,7 @@ int mt_cuda_check(struct mt_cuda_device *device, cudaError_t result, const char 
 {
     if (result == cudaSuccess)
         return 0;
+    cudaGetLastError(); /* told here: the next launch must not find it */
     const char *advice = mt_cuda_advice(result);
     mt_cuda_fail(device, "cuda:%d: %s failed: %s (%s)%s%s", device->index, doing, cudaGetErrorString(result),
                  cudaGetErrorName(result), *advice ? "; " : "", advice);

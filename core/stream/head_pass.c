@@ -168,18 +168,17 @@ static int give_logits(const struct pass *pass, const struct cut *cut, const str
     if (!pass->logits)
         return 0;
     const size_t count = cut->tokens * tile->rows;
-    char *host = malloc(count * executor->element);
-    if (!host)
-        return -ENOMEM;
+    void *host;
+    MT_TRY(api->host_allocate(executor->rig.device, count * executor->element, &host, NULL, NULL));
     int r = api->copy_to_host(executor->rig.compute, host, cut->chunk.logits, count * executor->element);
     r = r ? r : api->stream_synchronize(executor->rig.compute, NULL);
     for (size_t t = 0; t < cut->tokens && !r; t++) {
         float *row = pass->logits + (cut->first + t) * executor->model->vocab_size + tile->first;
         for (size_t i = 0; i < tile->rows; i++)
-            row[i] = executor->element == 2 ? mt_bf16_to_float(((uint16_t *)(void *)host)[t * tile->rows + i])
-                                            : ((float *)(void *)host)[t * tile->rows + i];
+            row[i] = executor->element == 2 ? mt_bf16_to_float(((uint16_t *)host)[t * tile->rows + i])
+                                            : ((float *)host)[t * tile->rows + i];
     }
-    free(host);
+    api->host_release(executor->rig.device, host);
     return r;
 }
 

@@ -15,16 +15,17 @@ static int fill_rope(struct mt_rig *rig, size_t index, size_t longest, struct mt
     struct mt_device_info info;
     api->info(rig->device, &info);
     const size_t count = table->num_positions * (rope->rotary_dim / 2);
-    mt_autofree float *host = malloc(2 * count * sizeof *host);
-    if (!host)
-        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the rotary tables");
+    void *memory; /* for copies: an accelerator takes them from pinned memory alone without waiting */
+    MT_TRY(api->host_allocate(rig->device, 2 * count * sizeof(float), &memory, NULL, error));
+    float *host = memory;
     if (!info.simulated)
         mt_rope_tables(rope, table->num_positions, longest, host, host + count);
     int r = api->copy_to_device(rig->in, rig->rope_memory[index], host, 2 * count * sizeof *host);
-    if (r)
-        return mt_device_report(rig->device, r, error);
-    rig->rope_class[index] = mt_rope_length_class(rope, longest);
-    return api->stream_synchronize(rig->in, error);
+    r = r ? mt_device_report(rig->device, r, error) : api->stream_synchronize(rig->in, error);
+    api->host_release(rig->device, memory);
+    if (r == 0)
+        rig->rope_class[index] = mt_rope_length_class(rope, longest);
+    return r;
 }
 
 static int make_ropes(struct mt_rig *rig, const struct mt_model *model, size_t num_positions,
@@ -57,8 +58,16 @@ static int put_table(struct mt_rig *rig, const float *host, size_t count, const 
     void *address;
     MT_TRY(mt_blocks_device(&rig->blocks, count * sizeof *host, what, &address, error));
     *device = address;
-    int r = api->copy_to_device(rig->in, address, host, count * sizeof *host);
-    return r ? mt_device_report(rig->device, r, error) : api->stream_synchronize(rig->in, error);
+    struct mt_device_info info;
+    void *staging;
+    api->info(rig->device, &info);
+    MT_TRY(api->host_allocate(rig->device, count * sizeof *host, &staging, NULL, error));
+    if (!info.simulated)
+        memcpy(staging, host, count * sizeof *host);
+    int r = api->copy_to_device(rig->in, address, staging, count * sizeof *host);
+    r = r ? mt_device_report(rig->device, r, error) : api->stream_synchronize(rig->in, error);
+    api->host_release(rig->device, staging);
+    return r;
 }
 
 static int make_positions(struct mt_rig *rig, const struct mt_model *model, size_t num_positions,

@@ -81,7 +81,8 @@ static void more_calls_than_the_queue_holds_wait_for_room(void **state)
     struct rig rig = rig_open("cpu", 1);
     float sum = 0, one = 1;
     for (int i = 0; i < 5000; i++)
-        assert_int_equal(rig.api->add(rig.stream, &(struct mt_add_args){&sum, &one, &sum, 1, 1, MT_F32}), 0);
+        assert_int_equal(
+            rig.api->add(rig.stream, &(struct mt_add_args){&sum, &one, &sum, 1, 1, NULL, MT_F32}), 0);
     rig_wait(&rig);
     assert_true(sum == 5000);
     rig_close(&rig);
@@ -195,8 +196,8 @@ static void random_programs_give_what_one_stream_gives(void **state)
                 for (size_t i = 0; i < STREAMS; i++)
                     rig.api->event_wait(streams[s], last_use[used[u]][i]);
             assert_int_equal(
-                rig.api->add(streams[s],
-                             &(struct mt_add_args){buffers[a], buffers[b], buffers[y], COUNT, scale, MT_F32}),
+                rig.api->add(streams[s], &(struct mt_add_args){buffers[a], buffers[b], buffers[y], COUNT,
+                                                               scale, NULL, MT_F32}),
                 0);
             for (size_t u = 0; u < 3; u++)
                 rig.api->event_record(last_use[used[u]][s], streams[s]);

@@ -41,7 +41,7 @@ static const struct refusal refusals[] = {
     {"name=..", "/name", "dot", NULL},
     {"training.micro_batch_size=some", "/training/micro_batch_size", "or the word auto", NULL},
     {"memory.device_limit=64Mib!", "/memory/device_limit", "64MiB", NULL},
-    {"device=gpu", "/device", "must be auto, cpu or cpu-discrete", NULL},
+    {"device=gpu", "/device", "must be auto, cpu, cpu-discrete, cuda or cuda:N", NULL},
     /* ranges, not-a-number */
     {"training.batch_size=0", "/training/batch_size", "at least 1", NULL},
     {"training.batch_size=-3", "/training/batch_size", "found -3", NULL},

@@ -219,14 +219,32 @@ static struct setting layers_in_pairs_and_the_head_in_tiles(void)
     return setting;
 }
 
+static struct setting on_cuda(void)
+{
+    struct setting setting = usual_setting(8, 64);
+    setting.device = "cuda";
+    return setting;
+}
+
+static struct setting on_cuda_offloaded_and_tiled(void)
+{
+    struct setting setting = layers_in_pairs_and_the_head_in_tiles();
+    setting.device = "cuda";
+    setting.executor.activation_offload = MT_CHOICE_ON;
+    return setting;
+}
+
 static const struct {
     const char *name;
     struct setting (*make)(void);
+    bool cuda; /* run where MEGATRAIN_CUDA_MODULE names a module, the others where it does not */
 } settings[] = {
-    {"in place", in_place},
-    {"all rows in one micro-batch", all_rows_in_one_micro_batch},
-    {"on a device apart", device_apart},
-    {"layers in pairs, the head in tiles", layers_in_pairs_and_the_head_in_tiles},
+    {"in place", in_place, false},
+    {"all rows in one micro-batch", all_rows_in_one_micro_batch, false},
+    {"on a device apart", device_apart, false},
+    {"layers in pairs, the head in tiles", layers_in_pairs_and_the_head_in_tiles, false},
+    {"on CUDA", on_cuda, true},
+    {"on CUDA, offloaded, in pairs and tiles", on_cuda_offloaded_and_tiled, true},
 };
 #define NUM_SETTINGS (sizeof settings / sizeof *settings)
 
@@ -301,7 +319,8 @@ int main(void)
     for (int i = 0; i < num_cases; i++)
         for (size_t k = 0; k < NUM_SETTINGS; k++) {
             const char *name = entries[i]->d_name;
-            if (only && strncmp(name, only, strlen(only)) != 0)
+            if ((only && strncmp(name, only, strlen(only)) != 0) ||
+                settings[k].cuda != (getenv("MEGATRAIN_CUDA_MODULE") != NULL))
                 continue;
             snprintf(names[count], sizeof names[count], "%s: %s", name, settings[k].name);
             cases[count] = (struct golden_case){name, k};
