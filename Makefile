@@ -157,7 +157,7 @@ asan: packages
 	@$(MAKE) check-run BUILD=$(BUILD)/asan SANITIZE=address,undefined OPTIMISE='-O1 -g'
 
 # Races are looked for where threads are: the pool, the device's streams, the executor, the queue.
-tsan_floors := base device stream queue
+tsan_floors := base device stream plan queue
 tsan: packages
 	@$(MAKE) tsan-run BUILD=$(BUILD)/tsan SANITIZE=thread OPTIMISE='-O1 -g'
 

@@ -32,6 +32,7 @@ struct span {
     enum mt_stage stage;
     size_t index, bytes, operations;
     double began, ended;
+    struct span *next; /* among the lost ones */
 };
 
 struct mt_stream {
@@ -41,6 +42,7 @@ struct mt_stream {
     enum mt_stage stage;
     size_t index;
     struct span *open; /* NULL: the next operation begins one */
+    struct span *lost; /* never closed, since the device has failed; the stream may still touch them */
 };
 
 static struct trace *of(struct mt_device *device)
@@ -197,8 +199,10 @@ static void close_span(struct mt_stream *stream)
 {
     struct span *span = stream->open;
     stream->open = NULL;
-    if (span && stream->trace->inner->api->stream_host_function(stream->inner, end_span, span) < 0)
-        free(span);
+    if (span && stream->trace->inner->api->stream_host_function(stream->inner, end_span, span) < 0) {
+        span->next = stream->lost;
+        stream->lost = span;
+    }
 }
 
 /* Before an operation is put into the stream; its inner stream comes back. */
@@ -328,6 +332,11 @@ static void stream_destroy(struct mt_stream *stream)
 {
     close_span(stream);
     stream->trace->inner->api->stream_destroy(stream->inner);
+    while (stream->lost) {
+        struct span *span = stream->lost;
+        stream->lost = span->next;
+        free(span);
+    }
     free(stream);
 }
 

@@ -34,13 +34,6 @@ struct mt_generator {
 
 /* --- opening ------------------------------------------------------------------------------------------- */
 
-static int read_json(const char *folder, const char *name, json_t **value, struct mt_error *error)
-{
-    mt_autofree char *path = mt_path_join(folder, name);
-    return path ? mt_json_read(path, MT_REASON_BAD_MODEL, value, error)
-                : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to read '%s'", name);
-}
-
 static void add_end_id(struct mt_generator *generator, json_int_t id)
 {
     if (id < 0 || id > INT32_MAX || generator->num_end_ids == MAX_END_IDS)

@@ -58,6 +58,22 @@ def a_trace_changes_no_bit():
 
 
 @case
+def accumulation_changes_neither_bits_nor_the_weights_that_cross_the_bus():
+    crossed = []
+    for batch, accumulation in ((8, 1), (1, 8)):
+        document = job()
+        document["training"].update(batch_size=batch, gradient_accumulation_steps=accumulation, micro_batch_size=1)
+        name = f"{batch}x{accumulation}"
+        folder.train(document, name, "--trace", folder / f"{name}.json", "--quiet")
+        crossed.append(sum(event["args"]["bytes"] for row, event in spans(f"{name}.json") if row == "weights in" and
+                           event["cat"] == "weights"))
+    same_runs(folder / "8x1", folder / "1x8")
+    equal(crossed[0], crossed[1])
+    # Each layer twice, the rest once: what a run of as many steps and no accumulation takes, too.
+    equal(crossed[0], sum(event["args"]["bytes"] for row, event in spans("steps.json") if event["cat"] == "weights"))
+
+
+@case
 def the_job_key_puts_it_into_the_run():
     folder.train(job(trace=True), "keyed", "--quiet")
     assert any(event["cat"] == "backward" for _, event in spans("keyed/trace.json"))
