@@ -38,6 +38,41 @@ static bool depth_within_bounds(const char *text, size_t bytes, size_t *line, si
     return true;
 }
 
+/* Whole numbers of 19 digits and more as numbers with a fraction: Python writes them of any size (a
+ * tokenizer's model_max_length is 1000000000000000019884624838656), and jansson holds 64 bits. malloc'd; NULL
+ * when out of memory. */
+static char *with_wide_numbers(const char *text, size_t bytes, size_t *widened_bytes)
+{
+    char *widened = malloc(bytes + bytes / 19 * 2 + 2), *out = widened;
+    bool in_string = false;
+    for (size_t i = 0; widened && i < bytes;) {
+        const char c = text[i];
+        if (in_string && c == '\\' && i + 1 < bytes)
+            *out++ = text[i++];
+        else if (c == '"')
+            in_string = !in_string;
+        if (in_string || c < '0' || c > '9') {
+            *out++ = text[i++];
+            continue;
+        }
+        size_t digits = 0;
+        while (i < bytes && text[i] >= '0' && text[i] <= '9') {
+            *out++ = text[i++];
+            digits++;
+        }
+        const bool whole = i == bytes || !memchr(".eE", text[i], 3);
+        if (whole && digits >= 19) {
+            *out++ = 'e';
+            *out++ = '0';
+        } else if (!whole) { /* its fraction and exponent */
+            while (i < bytes && text[i] && strchr("0123456789.eE+-", text[i]))
+                *out++ = text[i++];
+        }
+    }
+    *widened_bytes = widened ? (size_t)(out - widened) : 0;
+    return widened;
+}
+
 int mt_json_parse(const char *text, size_t bytes, const char *source, json_t **value, struct mt_error *error)
 {
     size_t blank = 0;
@@ -52,6 +87,12 @@ int mt_json_parse(const char *text, size_t bytes, const char *source, json_t **v
                             MAX_DEPTH);
     json_error_t failure;
     json_t *parsed = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &failure);
+    if (!parsed && json_error_code(&failure) == json_error_numeric_overflow) {
+        size_t widened_bytes;
+        mt_autofree char *widened = with_wide_numbers(text, bytes, &widened_bytes);
+        if (widened)
+            parsed = json_loadb(widened, widened_bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &failure);
+    }
     if (!parsed && json_error_code(&failure) == json_error_out_of_memory)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory while reading %s",
                             source);

@@ -19,6 +19,26 @@ static void values_are_read_as_they_are(void **state)
     }
 }
 
+/* Python writes whole numbers of any size: model_max_length of most tokenizers on the hub. */
+static void whole_numbers_beyond_64_bits_are_read_as_fractions(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"model_max_length\": 1000000000000000019884624838656, \"9999999999999999999999\": "
+        "[-99999999999999999999, 12345678901234567890.5e-3, 0.99999999999999999999, 7, "
+        "\"\\\"88888888888888888888\"]}";
+    struct mt_error error = {0};
+    mt_autojson json_t *value = NULL;
+    mt_assert_ok(mt_json_parse(text, strlen(text), "text", &value, &error), &error);
+    assert_true(json_real_value(json_object_get(value, "model_max_length")) == 1e30);
+    const json_t *list = json_object_get(value, "9999999999999999999999");
+    assert_true(json_real_value(json_array_get(list, 0)) == -1e20);
+    assert_true(json_real_value(json_array_get(list, 1)) == 12345678901234567890.5e-3);
+    assert_true(json_real_value(json_array_get(list, 2)) == 1.0);
+    assert_true(json_is_integer(json_array_get(list, 3)));
+    assert_string_equal(json_string_value(json_array_get(list, 4)), "\"88888888888888888888");
+}
+
 static void expect_refusal(const char *text, size_t bytes, const char *mention)
 {
     struct mt_error error = {0};
@@ -44,7 +64,8 @@ static void what_is_not_json_is_refused_with_line_and_column(void **state)
         {"[NaN]", "line 1"},
         {"[Infinity]", "line 1"},
         {"[1e999]", "line 1"},
-        {"[99999999999999999999]", "line 1"},
+        {"[99999999999999999999, 1e999]", "line 1"},
+        {"[99999999999999999999 x", "line 1"},
         {"[01]", "line 1"},
         {"'x'", "line 1"},
         {"{\"a\": 1", "line 1"},
@@ -197,6 +218,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_read_as_they_are),
+        cmocka_unit_test(whole_numbers_beyond_64_bits_are_read_as_fractions),
         cmocka_unit_test(what_is_not_json_is_refused_with_line_and_column),
         cmocka_unit_test(depth_is_bounded),
         cmocka_unit_test(pointers_are_built_and_followed),
