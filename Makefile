@@ -145,7 +145,7 @@ run_options = $(if $(TESTS),--only '$(TESTS)') $(if $(SANITIZE),--sanitized)
 
 check-run: all tests
 	@MT_BUILD='$(abspath $(BUILD))' tests/run.py $(run_options) $(unit_programs) $(cudasim_programs) \
-	    $(sort $(wildcard tests/e2e/*.sh tests/e2e/*.py))
+	    $(addprefix cudasim:,$(cudasim_again)) $(sort $(wildcard tests/e2e/*.sh tests/e2e/*.py))
 
 bench: packages
 	@$(MAKE) bench-run

@@ -10,6 +10,8 @@ named a failing case, each count as one failed case more.
 A test says in a comment near its top when it needs more than the usual time (`time limit: 900 s`), or must not
 share the machine with another test (`runs alone`).
 
+A test given as cudasim:PATH runs with the CUDA module of the simulated device, and says so in its name.
+
 When CI=true a skip fails the run, unless tests/ci-allowed-skips.txt names it.
 """
 import argparse
@@ -33,7 +35,8 @@ PLAN = re.compile(r"^1\.\.(\d+)$")
 
 class Test:
     def __init__(self, path, build):
-        path = os.path.abspath(path)
+        cudasim = path.startswith("cudasim:")
+        path = os.path.abspath(path.removeprefix("cudasim:"))
         # build/tests/unit/base/test_x and tests/e2e/x.sh are unit/base/test_x and e2e/x.sh
         for base in (os.path.join(build, "tests"), os.path.join(ROOT, "tests")):
             if path.startswith(base + os.sep):
@@ -42,8 +45,10 @@ class Test:
         else:
             self.name = os.path.basename(path)
         self.path = path
-        self.log = os.path.join(build, "check", self.name.replace(os.sep, "-") + ".log")
+        self.own = {"MEGATRAIN_CUDA_MODULE": os.path.join(build, "megatrain-cudasim.so")} if cudasim else {}
         source_file = os.path.join(ROOT, "tests", self.name)
+        self.name += "-on-cudasim" if cudasim else ""
+        self.log = os.path.join(build, "check", self.name.replace(os.sep, "-") + ".log")
         program = next((source_file + end for end in (".c", ".cc") if os.path.exists(source_file + end)), path)
         with open(program, encoding="utf-8", errors="replace") as source:
             head = source.read(2000)
@@ -56,7 +61,7 @@ class Test:
     def run(self, environment, limit_factor):
         start = time.monotonic()
         with open(self.log, "wb") as log:
-            process = subprocess.Popen([self.path], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+            process = subprocess.Popen([self.path], cwd=ROOT, env=environment | self.own, stdin=subprocess.DEVNULL,
                                        stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
             try:
                 status = process.wait(self.limit_s * limit_factor)

@@ -183,9 +183,9 @@ void on_every_device(void (*body)(struct rig *rig, enum mt_dtype dtype))
 {
     static const char *const devices[] = {"cpu", "cpu-discrete", "cuda"};
     static const enum mt_dtype dtypes[] = {MT_F32, MT_BF16};
-    for (size_t i = 0; i < 6; i++) {
-        if (i / 2 == 2 && !getenv("MEGATRAIN_CUDA_MODULE"))
-            continue;
+    /* Where a CUDA module is named, its turn; where none is, the others'. */
+    const bool cuda = getenv("MEGATRAIN_CUDA_MODULE") != NULL;
+    for (size_t i = cuda ? 4 : 0; i < (cuda ? 6 : 4); i++) {
         struct rig rig = rig_open(devices[i / 2], 2);
         body(&rig, dtypes[i % 2]);
         rig_close(&rig);

@@ -18,7 +18,7 @@ struct rig {
     const struct mt_device_api *api;
 };
 
-/* Opens `device` ("cpu", "cpu-discrete") with a pool of `threads`. */
+/* Opens `device` ("cpu", "cpu-discrete", "cuda") with a pool of `threads`. */
 struct rig rig_open(const char *device, size_t threads);
 void rig_close(struct rig *rig);
 /* Waits for the stream; the device must be well. */
@@ -63,7 +63,7 @@ static inline double tolerance_of(enum mt_dtype dtype)
     return dtype == MT_BF16 ? 1.2e-2 : 5e-6;
 }
 
-/* Runs `body` on both devices in both types. */
+/* Runs `body` on both CPU devices in both types; on the CUDA device instead where MEGATRAIN_CUDA_MODULE names one. */
 void on_every_device(void (*body)(struct rig *rig, enum mt_dtype dtype));
 
 /* Runs `body` with 1, 2 and 3 threads; the bytes that it returns (malloc'd) must be the same. */
