@@ -115,7 +115,7 @@ include tests/cudasim/build.mk
 
 # --- main targets ----------------------------------------------------------------------------------------------
 
-.PHONY: all programs tests demo check check-run bench bench-run lint asan tsan install clean help packages \
+.PHONY: all programs tests demo check check-run check-real bench bench-run lint asan tsan install clean help packages \
         have-packages no-cuda FORCE
 all: have-packages $(core_archive) $(programs) $(modules)
 
@@ -146,6 +146,11 @@ run_options = $(if $(TESTS),--only '$(TESTS)') $(if $(SANITIZE),--sanitized)
 check-run: all tests
 	@MT_BUILD='$(abspath $(BUILD))' tests/run.py $(run_options) $(unit_programs) $(cudasim_programs) \
 	    $(addprefix cudasim:,$(cudasim_again)) $(sort $(wildcard tests/e2e/*.sh tests/e2e/*.py))
+
+# A real fine-tune, which takes a quarter of an hour to an hour.
+check-real: packages
+	@$(MAKE) all
+	@MT_BUILD='$(abspath $(BUILD))' tests/run.py $(sort $(wildcard tests/real/*.py))
 
 bench: packages
 	@$(MAKE) bench-run
@@ -189,6 +194,7 @@ help:
 	@echo "make              the programs, in $(BUILD)/"
 	@echo "make demo         train a small model through the daemon, then ask it (installs missing packages)"
 	@echo "make check        all tests that need no GPU (installs missing packages)"
+	@echo "make check-real   fine-tune a real model, which then must answer with its new name"
 	@echo "make bench        measure; each figure beside its limit"
 	@echo "make lint         formatting, analysers, and the layering of the source folders"
 	@echo "make asan, tsan   the tests under AddressSanitizer and UBSan, or ThreadSanitizer"
