@@ -1,6 +1,7 @@
 /* A dataset as a whole: opening it, its fingerprint, and access to samples and sequences. */
 #include "core/data/dataset.h"
 
+#include "core/data/cache.h"
 #include "core/data/dataset_internal.h"
 
 #include <inttypes.h>
@@ -8,12 +9,59 @@
 #include <stdlib.h>
 #include <string.h>
 
-int mt_dataset_source(const struct mt_dataset_options *options, struct mt_source *source,
-                      struct mt_error *error)
+/* Options as if this part were all there is. */
+static struct mt_dataset_options part_options(const struct mt_dataset_options *options, size_t part)
 {
-    if (options->name)
-        return mt_source_from_registry(options->dataset_dir, options->name, &options->columns, source, error);
-    return mt_source_from_paths(options->paths, options->num_paths, &options->columns, source, error);
+    struct mt_dataset_options one = *options;
+    if (options->num_mix) {
+        one.name = options->mix[part].name;
+        one.paths = options->mix[part].paths;
+        one.num_paths = options->mix[part].num_paths;
+    }
+    return one;
+}
+
+static int open_source(const struct mt_dataset_options *options, struct mt_source *source,
+                       struct mt_error *error)
+{
+    int r =
+        options->name
+            ? mt_source_from_registry(options->dataset_dir, options->name, &options->columns, source, error)
+            : mt_source_from_paths(options->paths, options->num_paths, &options->columns, source, error);
+    return r < 0 ? r : mt_dataset_check_method(options, &source->columns, error);
+}
+
+int mt_dataset_sources(const struct mt_dataset_options *options, struct mt_sources *sources,
+                       struct mt_error *error)
+{
+    const size_t count = options->num_mix ? options->num_mix : 1;
+    *sources = (struct mt_sources){.list = calloc(count, sizeof *sources->list)};
+    if (!sources->list)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the data set");
+    int r = 0;
+    for (; r == 0 && sources->count < count; sources->count++) {
+        const struct mt_dataset_options part = part_options(options, sources->count);
+        r = open_source(&part, &sources->list[sources->count], error);
+        if (r < 0 && options->num_mix)
+            mt_error_prefix(error, "part %zu of dataset.mix", sources->count + 1);
+    }
+    return r;
+}
+
+void mt_sources_free(struct mt_sources *sources)
+{
+    for (size_t i = 0; i < sources->count; i++)
+        mt_source_free(&sources->list[i]);
+    free(sources->list);
+    *sources = (struct mt_sources){0};
+}
+
+size_t mt_sources_num_files(const struct mt_sources *sources)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < sources->count; i++)
+        count += sources->list[i].num_files;
+    return count;
 }
 
 int mt_dataset_check_method(const struct mt_dataset_options *options, const struct mt_columns *columns,
@@ -39,18 +87,8 @@ static void hash_text(struct mt_sha256 *hash, const char *text)
     mt_sha256_update(hash, value, strlen(value) + 1);
 }
 
-/* All of the options that samples, packs or order depend on. The files' contents are added while they are
- * read. A change of how any of it is done must change the first line. */
-static void hash_options(struct mt_sha256 *hash, const struct mt_dataset_options *options,
-                         const struct mt_source *source)
+static void hash_source(struct mt_sha256 *hash, const struct mt_source *source)
 {
-    char line[256];
-    snprintf(line, sizeof line, "megatrain data 2: %zu %d %d %d %.17g %" PRIu64 " %zu", options->max_seq_len,
-             options->packing, (int)options->overlong, options->train_on_prompt, options->val_size,
-             options->seed, source->max_rows);
-    hash_text(hash, line);
-    hash_text(hash, mt_tokenizer_fingerprint(options->tokenizer));
-    hash_text(hash, options->chat ? mt_chat_fingerprint(options->chat) : NULL);
     const struct mt_columns *columns = &source->columns;
     const struct mt_tags *tags = &columns->tags;
     const char *const names[] = {columns->prompt,   columns->query, columns->response, columns->system,
@@ -67,31 +105,79 @@ static void hash_options(struct mt_sha256 *hash, const struct mt_dataset_options
     }
 }
 
+void mt_dataset_hash_options(struct mt_sha256 *hash, const struct mt_dataset_options *options,
+                             const struct mt_sources *sources)
+{
+    char line[256];
+    snprintf(line, sizeof line, "megatrain data 2: %zu %d %d %d %.17g %" PRIu64 " %zu", options->max_seq_len,
+             options->packing, (int)options->overlong, options->train_on_prompt, options->val_size,
+             options->seed, sources->list[0].max_rows);
+    hash_text(hash, line);
+    hash_text(hash, mt_tokenizer_fingerprint(options->tokenizer));
+    hash_text(hash, options->chat ? mt_chat_fingerprint(options->chat) : NULL);
+    hash_source(hash, &sources->list[0]);
+    for (size_t i = 1; i < sources->count; i++) {
+        snprintf(line, sizeof line, "part %zu: %zu", i, sources->list[i].max_rows);
+        hash_text(hash, line);
+        hash_source(hash, &sources->list[i]);
+    }
+    for (size_t i = 0; sources->count > 1 && i < sources->count; i++) {
+        snprintf(line, sizeof line, "mix %d %.17g", (int)options->mix_strategy, options->mix[i].weight);
+        hash_text(hash, line);
+    }
+}
+
 static int check_options(const struct mt_dataset_options *options, struct mt_error *error)
 {
     if (options->max_seq_len < 2 || options->max_seq_len > UINT32_MAX / 2)
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB,
                             "dataset.max_seq_len is %zu; it must be at least 2", options->max_seq_len);
-    if (!options->name && !options->num_paths)
+    for (size_t i = 0; i < options->num_mix; i++)
+        if (!(options->mix[i].weight > 0 && options->mix[i].weight < 1e9))
+            return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB,
+                                "dataset.mix: the weight of part %zu is %g; it must be above 0", i + 1,
+                                options->mix[i].weight);
+    if (!options->name && !options->num_paths && !options->num_mix)
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB,
                             "no data set: set dataset.path or dataset.name");
     return 0;
 }
 
+/* The samples: those of an earlier time, or read now. */
+static int obtain(struct mt_dataset *dataset, const struct mt_dataset_options *options,
+                  const struct mt_sources *sources, struct mt_error *error)
+{
+    struct mt_cache cache;
+    int r = mt_cache_begin(&cache, options, sources, error);
+    if (r == 0)
+        r = mt_cache_find(&cache, dataset, error);
+    if (r != 0) {
+        mt_cache_end(&cache);
+        return r < 0 ? r : 0;
+    }
+    mt_samples_begin(&dataset->samples, &cache.folder);
+    r = mt_dataset_ingest(dataset, options, sources, error);
+    if (r == 0)
+        r = mt_cache_keep(&cache, dataset, error);
+    mt_cache_end(&cache);
+    return r;
+}
+
 static int build(struct mt_dataset *dataset, const struct mt_dataset_options *options,
-                 const struct mt_source *source, struct mt_error *error)
+                 const struct mt_sources *sources, struct mt_error *error)
 {
     dataset->seed = options->seed;
-    dataset->stats.skipped_files = source->skipped_files;
-    mt_sha256_init(&dataset->hash);
-    hash_options(&dataset->hash, options, source);
-    int r = mt_dataset_ingest(dataset, options, source, error);
+    int r = obtain(dataset, options, sources, error);
     if (r == 0)
         r = mt_dataset_arrange(dataset, options, error);
     if (r < 0)
         return r;
+    struct mt_sha256 hash;
     uint8_t digest[32];
-    mt_sha256_final(&dataset->hash, digest);
+    mt_sha256_init(&hash);
+    mt_dataset_hash_options(&hash, options, sources);
+    mt_sha256_update(&hash, dataset->digests, 32 * dataset->num_digests);
+    mt_sha256_final(&hash, digest);
     mt_sha256_hex(digest, dataset->fingerprint);
     mt_dataset_count(dataset);
     return 0;
@@ -107,13 +193,11 @@ int mt_dataset_open(const struct mt_dataset_options *options, struct mt_dataset 
     struct mt_dataset *dataset = calloc(1, sizeof *dataset);
     if (!dataset)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the data set");
-    struct mt_source source = {0};
-    r = mt_dataset_source(options, &source, error);
+    struct mt_sources sources = {0};
+    r = mt_dataset_sources(options, &sources, error);
     if (r == 0)
-        r = mt_dataset_check_method(options, &source.columns, error);
-    if (r == 0)
-        r = build(dataset, options, &source, error);
-    mt_source_free(&source);
+        r = build(dataset, options, &sources, error);
+    mt_sources_free(&sources);
     if (r < 0) {
         mt_dataset_free(dataset);
         return r;
@@ -129,6 +213,9 @@ void mt_dataset_free(struct mt_dataset *dataset)
     mt_samples_free(&dataset->samples);
     mt_packs_free(&dataset->packs[0]);
     mt_packs_free(&dataset->packs[1]);
+    free(dataset->parts);
+    free(dataset->validation);
+    free(dataset->digests);
     free(dataset);
 }
 
@@ -159,13 +246,28 @@ struct mt_sample mt_dataset_sample(const struct mt_dataset *dataset, size_t i)
         .ids = dataset->samples.ids + range->first,
         .tokens = range->tokens,
         .row = range->row,
-        .validation = range->validation,
+        .validation = mt_dataset_held_out(dataset, i),
     };
 }
 
 bool mt_dataset_learned(const struct mt_dataset *dataset, size_t i, size_t t)
 {
     return t > 0 && mt_samples_learned(&dataset->samples, dataset->samples.ranges[i].first + t);
+}
+
+size_t mt_dataset_num_shares(const struct mt_dataset *dataset)
+{
+    return dataset->num_parts;
+}
+
+struct mt_dataset_share mt_dataset_share(const struct mt_dataset *dataset, size_t part)
+{
+    const struct mt_dataset_part *from = &dataset->parts[part];
+    return (struct mt_dataset_share){
+        .first = (size_t)from->first_sequence[0],
+        .count = (size_t)from->num_sequences[0],
+        .draws = from->draws,
+    };
 }
 
 size_t mt_dataset_num_sequences(const struct mt_dataset *dataset, bool validation)

@@ -1,6 +1,6 @@
 /* A dataset: what the job names, read, rendered, tokenised, masked, cut, and split into training and
- * validation samples. All of it is in memory: 4 bytes a token and one bit for "learned", 24 bytes a sample,
- * and while reading the largest file.
+ * validation samples. That takes 4 bytes a token and one bit for "learned", 24 bytes a sample and 8 more for
+ * its place, in memory while it is small, else in files of the cache folder (bulk.h, cache.h).
  *
  * Sources: a file, a list of files, a folder (walked recursively, in byte order of the paths; hidden files,
  * dataset_info.json and unknown extensions are passed over, links to folders are not followed), or an entry
@@ -44,12 +44,34 @@ enum mt_overlong {
 };
 /* .txt files are cut into windows whatever `overlong` says: nobody writes a corpus in one window. */
 
+/* One of several data sets that are trained on together: paths, or a name in the registry. */
+struct mt_mix_part {
+    const char *name;
+    const char *const *paths;
+    size_t num_paths;
+    double weight; /* above 0; of the sequences of an epoch, relative to the others' */
+};
+
+enum mt_mix_strategy {
+    MT_MIX_CONCAT, /* every sequence once an epoch; weights do not matter */
+    MT_MIX_OVER,   /* an epoch ends when every part was seen whole; the others are repeated meanwhile */
+    MT_MIX_UNDER,  /* ... when one of the parts was seen whole; the others go on in the next epoch */
+};
+
 struct mt_dataset_options {
-    /* The source: either paths, or a name in a registry. Borrowed during mt_dataset_open. */
+    /* The source: paths, a name in a registry, or several of these. Borrowed during mt_dataset_open. */
     const char *const *paths;
     size_t num_paths;
     const char *name;
     const char *dataset_dir;
+    const struct mt_mix_part *mix;
+    size_t num_mix;
+    enum mt_mix_strategy mix_strategy;
+
+    /* Where tokens go that do not fit into a few MiB of memory, and stay for the next time (cache.h): a
+     * folder, made when it is needed. NULL: everything in memory. */
+    const char *cache_dir;
+    size_t cache_memory_bytes; /* of one array; 0: MT_BULK_MEMORY */
 
     struct mt_columns columns; /* NULL members: the usual names */
     size_t max_rows; /* 0: all; else only the first ones are looked at, and the files' contents are no part
@@ -114,6 +136,11 @@ int mt_dataset_open(const struct mt_dataset_options *options, struct mt_dataset 
                     struct mt_error *error);
 void mt_dataset_free(struct mt_dataset *dataset); /* NULL is fine */
 
+/* The folder for mt_dataset_options.cache_dir: $MEGATRAIN_CACHE_DIR, else megatrain/data in $XDG_CACHE_HOME
+ * or in
+ * ~/.cache. malloc'd; NULL when there is none (no home), or out of memory. */
+char *mt_dataset_cache_folder(void);
+
 /* The quick look at submission: files there, readable, not empty, first row with the columns needed. Needs
  * neither tokenizer nor chat. */
 int mt_dataset_probe(const struct mt_dataset_options *options, struct mt_error *error);
@@ -149,5 +176,14 @@ size_t mt_dataset_sequence_documents(const struct mt_dataset *dataset, bool vali
 size_t mt_dataset_fill_sequence(const struct mt_dataset *dataset, bool validation, size_t i,
                                 struct mt_sequence *sequence);
 uint64_t mt_dataset_seed(const struct mt_dataset *dataset);
+
+/* A part of a mixture, or the one part that a data set is. Its training sequences are [first, first + count);
+ * `draws` of them train in an epoch. */
+struct mt_dataset_share {
+    size_t first, count;
+    uint64_t draws;
+};
+size_t mt_dataset_num_shares(const struct mt_dataset *dataset);
+struct mt_dataset_share mt_dataset_share(const struct mt_dataset *dataset, size_t part);
 
 #endif

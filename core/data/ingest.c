@@ -35,6 +35,7 @@ struct ingest {
     struct job *jobs;                  /* [BLOCK_ROWS] */
     size_t num_jobs;
     size_t block_bytes;
+    size_t first_row; /* of the source */
 };
 
 const char *mt_drop_name(enum mt_drop reason)
@@ -45,9 +46,8 @@ const char *mt_drop_name(enum mt_drop reason)
 
 static int no_memory(struct mt_error *error)
 {
-    return mt_error_set(
-        error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
-        "out of memory for the tokens of the data set: they are held in memory, 4 bytes each");
+    return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
+                        "out of memory for the rows of the data set");
 }
 
 /* --- parsing and tokenising, in parallel ---------------------------------------------------------------- */
@@ -114,14 +114,12 @@ static int store_document(struct ingest *ingest, const struct job *job, size_t r
         stats->windowed++;
     }
     const uint64_t first = samples->num_tokens;
-    if (mt_samples_add_tokens(samples, job->encoded.ids.data, NULL, count) < 0)
-        return no_memory(error);
+    int r = mt_samples_add_tokens(samples, job->encoded.ids.data, NULL, count, error);
     /* The last token of a window is the first of the next: as a target it counts once. */
-    for (size_t start = 0; start + 1 < count; start += limit - 1)
-        if (mt_samples_add_range(samples, first + start, (uint32_t)mt_size_min(limit, count - start), row) <
-            0)
-            return no_memory(error);
-    return 0;
+    for (size_t start = 0; r == 0 && start + 1 < count; start += limit - 1)
+        r = mt_samples_add_range(samples, first + start, (uint32_t)mt_size_min(limit, count - start), row,
+                                 error);
+    return r;
 }
 
 static bool has_target(const struct mt_encoded *encoded, size_t count)
@@ -155,11 +153,9 @@ static int store_conversation(struct ingest *ingest, const struct job *job, size
     }
     stats->truncated += overlong;
     const uint64_t first = samples->num_tokens;
-    if (mt_samples_add_tokens(samples, encoded->ids.data,
-                              encoded->learned.count ? encoded->learned.data : NULL, count) < 0 ||
-        mt_samples_add_range(samples, first, (uint32_t)count, row) < 0)
-        return no_memory(error);
-    return 0;
+    int r = mt_samples_add_tokens(samples, encoded->ids.data,
+                                  encoded->learned.count ? encoded->learned.data : NULL, count, error);
+    return r < 0 ? r : mt_samples_add_range(samples, first, (uint32_t)count, row, error);
 }
 
 static int check_stop(const struct mt_dataset_options *options, struct mt_error *error)
@@ -220,8 +216,8 @@ static int ingest_rows(struct ingest *ingest, struct mt_error *error)
     for (;;) {
         const size_t rows = ingest->dataset->stats.rows + ingest->num_jobs;
         const bool seen_enough = ingest->options->max_rows && rows >= ingest->options->max_rows;
-        if (rows >= ingest->source->max_rows || seen_enough) {
-            ingest->dataset->stats.more_rows = rows < ingest->source->max_rows;
+        if (rows - ingest->first_row >= ingest->source->max_rows || seen_enough) {
+            ingest->dataset->stats.more_rows = rows - ingest->first_row < ingest->source->max_rows;
             return ingest->num_jobs ? flush(ingest, error) : 0;
         }
         if (!ingest->arena && !(ingest->arena = mt_arena_new()))
@@ -267,7 +263,7 @@ static int ingest_file(struct ingest *ingest, const struct mt_source_file *file,
     if (r == 0 && !ingest->options->max_rows)
         r = mt_reader_finish(ingest->reader, digest, error);
     if (r == 0 && !ingest->options->max_rows)
-        mt_sha256_update(&ingest->dataset->hash, digest, sizeof digest);
+        memcpy(ingest->dataset->digests[ingest->dataset->num_digests++], digest, sizeof digest);
     mt_reader_free(ingest->reader);
     ingest->reader = NULL;
     return r;
@@ -275,7 +271,7 @@ static int ingest_file(struct ingest *ingest, const struct mt_source_file *file,
 
 /* Nothing to train on: says why. */
 static int check_not_empty(const struct mt_dataset *dataset, const struct mt_source *source,
-                           struct mt_error *error)
+                           const struct mt_dataset_part *part, size_t rows, struct mt_error *error)
 {
     static const char *const what[] = {
         [MT_DROP_EMPTY] = "without text",
@@ -286,10 +282,10 @@ static int check_not_empty(const struct mt_dataset *dataset, const struct mt_sou
     };
     const struct mt_dataset_stats *stats = &dataset->stats;
     const char *first = source->num_files ? source->files[0].path : "(no file)";
-    if (!stats->rows)
+    if (!rows)
         return mt_error_set(error, -ENODATA, MT_REASON_BAD_DATA, "the data set is empty: %s%s holds no row",
                             first, source->num_files > 1 ? " and the files beside it" : "");
-    if (dataset->samples.count)
+    if (part->num_samples)
         return 0;
     char counts[MT_NUM_DROPS * (MT_DROP_WHY_BYTES + 100)] = "";
     for (size_t i = 0, used = 0; i < MT_NUM_DROPS; i++)
@@ -305,22 +301,36 @@ static int check_not_empty(const struct mt_dataset *dataset, const struct mt_sou
                             : "");
 }
 
+static int ingest_source(struct ingest *ingest, const struct mt_source *source, struct mt_dataset_part *part,
+                         struct mt_error *error)
+{
+    struct mt_dataset *dataset = ingest->dataset;
+    part->first_sample = dataset->samples.count;
+    ingest->source = source;
+    ingest->first_row = dataset->stats.rows;
+    dataset->stats.skipped_files += source->skipped_files;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < source->num_files && !dataset->stats.more_rows; i++)
+        r = ingest_file(ingest, &source->files[i], error);
+    part->num_samples = dataset->samples.count - part->first_sample;
+    return r < 0 ? r : check_not_empty(dataset, source, part, dataset->stats.rows - ingest->first_row, error);
+}
+
 int mt_dataset_ingest(struct mt_dataset *dataset, const struct mt_dataset_options *options,
-                      const struct mt_source *source, struct mt_error *error)
+                      const struct mt_sources *sources, struct mt_error *error)
 {
     struct ingest ingest = {
         .dataset = dataset,
         .options = options,
-        .source = source,
         .jobs = calloc(BLOCK_ROWS, sizeof *ingest.jobs),
     };
-    int r = ingest.jobs ? 0 : no_memory(error);
-    for (size_t i = 0; r == 0 && i < source->num_files && !dataset->stats.more_rows; i++)
-        r = ingest_file(&ingest, &source->files[i], error);
+    dataset->digests = calloc(mt_sources_num_files(sources) + 1, sizeof *dataset->digests);
+    dataset->parts = calloc(sources->count, sizeof *dataset->parts);
+    dataset->num_parts = sources->count;
+    int r = ingest.jobs && dataset->digests && dataset->parts ? 0 : no_memory(error);
+    for (size_t i = 0; r == 0 && i < sources->count && !dataset->stats.more_rows; i++)
+        r = ingest_source(&ingest, &sources->list[i], &dataset->parts[i], error);
     mt_arena_free(ingest.arena);
     free(ingest.jobs);
-    if (r == 0)
-        r = check_not_empty(dataset, source, error);
-    mt_samples_trim(&dataset->samples);
-    return r;
+    return r < 0 ? r : mt_samples_seal(&dataset->samples, error);
 }

@@ -50,42 +50,65 @@ static int first_fit(const uint32_t *lengths, size_t count, uint32_t capacity, u
     return 0;
 }
 
-int mt_packs_make(const uint32_t *order, const uint32_t *lengths, size_t count, uint32_t capacity,
-                  struct mt_packs *packs)
+static int no_memory(struct mt_error *error)
 {
-    *packs = (struct mt_packs){0};
+    return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
+                        "out of memory for the order of the data set");
+}
+
+void mt_packs_begin(struct mt_packs *packs, struct mt_bulk_folder *folder, const char *const names[2])
+{
+    *packs = (struct mt_packs){
+        .arrays = {{.folder = folder, .name = names[0]}, {.folder = folder, .name = names[1]}}};
+}
+
+int mt_packs_add(struct mt_packs *packs, const uint32_t *order, const uint32_t *lengths, size_t count,
+                 uint32_t capacity, struct mt_error *error)
+{
     mt_autofree uint32_t *bins = malloc((count + 1) * sizeof *bins);
-    if (!bins)
-        return -ENOMEM;
+    mt_autofree uint32_t *members = malloc((count + 1) * sizeof *members);
     size_t num_packs = count;
+    if (!bins || !members)
+        return no_memory(error);
     if (capacity) {
         if (first_fit(lengths, count, capacity, bins, &num_packs) < 0)
-            return -ENOMEM;
+            return no_memory(error);
     } else {
         for (size_t i = 0; i < count; i++)
             bins[i] = (uint32_t)i;
     }
-
-    packs->num_packs = num_packs;
-    packs->starts = calloc(num_packs + 2, sizeof *packs->starts);
-    packs->members = malloc((count + 1) * sizeof *packs->members);
-    if (!packs->starts || !packs->members) {
-        mt_packs_free(packs);
-        return -ENOMEM;
-    }
+    mt_autofree uint32_t *starts = calloc(num_packs + 2, sizeof *starts);
+    if (!starts)
+        return no_memory(error);
     /* Sorting by counting: while it runs, starts[b + 1] is where the next sample of bin b goes. */
     for (size_t i = 0; i < count; i++)
-        packs->starts[bins[i] + 2]++;
+        starts[bins[i] + 2]++;
     for (size_t b = 2; b < num_packs + 2; b++)
-        packs->starts[b] += packs->starts[b - 1];
+        starts[b] += starts[b - 1];
     for (size_t i = 0; i < count; i++)
-        packs->members[packs->starts[bins[i] + 1]++] = order[i];
-    return 0;
+        members[starts[bins[i] + 1]++] = order[i];
+    for (size_t b = 0; b < num_packs; b++)
+        starts[b] += (uint32_t)packs->num_members;
+    packs->num_packs += num_packs;
+    packs->num_members += count;
+    int r = mt_bulk_append(&packs->arrays[0], starts, num_packs * sizeof *starts, error);
+    return r < 0 ? r : mt_bulk_append(&packs->arrays[1], members, count * sizeof *members, error);
+}
+
+int mt_packs_seal(struct mt_packs *packs, struct mt_error *error)
+{
+    const uint32_t end = (uint32_t)packs->num_members;
+    int r = mt_bulk_append(&packs->arrays[0], &end, sizeof end, error);
+    for (size_t i = 0; r == 0 && i < 2; i++)
+        r = mt_bulk_seal(&packs->arrays[i], error);
+    packs->starts = packs->arrays[0].data;
+    packs->members = packs->arrays[1].data;
+    return r;
 }
 
 void mt_packs_free(struct mt_packs *packs)
 {
-    free(packs->starts);
-    free(packs->members);
+    mt_bulk_free(&packs->arrays[0]);
+    mt_bulk_free(&packs->arrays[1]);
     *packs = (struct mt_packs){0};
 }

@@ -3,19 +3,27 @@
 #ifndef MT_DATA_PACK_H
 #define MT_DATA_PACK_H
 
+#include "core/data/bulk.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
 struct mt_packs {
-    size_t num_packs;
-    uint32_t *starts;  /* [num_packs + 1], into `members` */
-    uint32_t *members; /* [number of samples]: samples, pack after pack, in the order they were put in */
+    struct mt_bulk arrays[2];
+    size_t num_packs, num_members;
+    /* Once sealed: */
+    const uint32_t *starts; /* [num_packs + 1], into `members` */
+    const uint32_t
+        *members; /* [number of samples]: samples, pack after pack, in the order they were put in */
 };
 
-/* `order[i]` of `count` samples with `lengths[i]` tokens, each at most `capacity`. capacity 0: a sequence a
- * sample. O(count log count). 0 or -ENOMEM. */
-int mt_packs_make(const uint32_t *order, const uint32_t *lengths, size_t count, uint32_t capacity,
-                  struct mt_packs *packs);
+/* The folder is borrowed until mt_packs_seal; `names` are those of the two files, and stay. */
+void mt_packs_begin(struct mt_packs *packs, struct mt_bulk_folder *folder, const char *const names[2]);
+/* Adds sequences of `count` samples: `order[i]` with `lengths[i]` tokens, each at most `capacity`. capacity
+ * 0: a sequence a sample. Samples of different calls do not share a sequence. O(count log count). */
+int mt_packs_add(struct mt_packs *packs, const uint32_t *order, const uint32_t *lengths, size_t count,
+                 uint32_t capacity, struct mt_error *error);
+int mt_packs_seal(struct mt_packs *packs, struct mt_error *error);
 void mt_packs_free(struct mt_packs *packs);
 
 #endif

@@ -33,25 +33,29 @@ static int probe_file(const struct mt_source *source, const struct mt_source_fil
     return r;
 }
 
-int mt_dataset_probe(const struct mt_dataset_options *options, struct mt_error *error)
+static int probe_source(const struct mt_source *source, struct mt_error *error)
 {
-    struct mt_source source = {0};
     struct mt_arena *arena = mt_arena_new();
     size_t rows = 0;
-    int r = mt_dataset_source(options, &source, error);
-    if (r == 0 && !arena)
-        r = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
-    for (size_t i = 0; r == 0 && i < source.num_files; i++) {
-        r = probe_file(&source, &source.files[i], arena, error);
+    int r = arena ? 0 : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
+    for (size_t i = 0; r == 0 && i < source->num_files; i++) {
+        r = probe_file(source, &source->files[i], arena, error);
         rows += r > 0;
         r = r > 0 ? 0 : r;
     }
-    if (r == 0)
-        r = mt_dataset_check_method(options, &source.columns, error);
     if (r == 0 && !rows)
         r = mt_error_set(error, -ENODATA, MT_REASON_BAD_DATA, "the data set is empty: %s holds no row",
-                         source.num_files ? source.files[0].path : "(no file)");
+                         source->num_files ? source->files[0].path : "(no file)");
     mt_arena_free(arena);
-    mt_source_free(&source);
+    return r;
+}
+
+int mt_dataset_probe(const struct mt_dataset_options *options, struct mt_error *error)
+{
+    struct mt_sources sources = {0};
+    int r = mt_dataset_sources(options, &sources, error);
+    for (size_t i = 0; r == 0 && i < sources.count; i++)
+        r = probe_source(&sources.list[i], error);
+    mt_sources_free(&sources);
     return r;
 }

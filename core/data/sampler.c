@@ -1,5 +1,6 @@
 #include "core/data/sampler.h"
 
+#include "core/base/cleanup.h"
 #include "core/base/random.h"
 #include "core/base/size.h"
 #include "core/data/shuffle.h"
@@ -12,16 +13,23 @@
 
 #define NO_EPOCH UINT64_MAX
 
+/* Steps whose sequences are grouped by length together: enough that those of a step are nearly as long. */
+#define GROUP_STEPS 64
+
 struct mt_sampler {
     const struct mt_dataset *dataset;
     bool validation;
     bool in_order;
+    bool group_by_length;
     size_t sequences_per_step;
-    size_t num_sequences;
-    uint64_t epoch;  /* from 0 */
-    size_t position; /* sequences of it that were handed out; num_sequences at its end */
-    uint32_t *order; /* [num_sequences] of `ordered_epoch` */
+    size_t num_sequences;  /* of an epoch */
+    uint64_t epoch;        /* from 0 */
+    size_t position;       /* sequences of it that were handed out; num_sequences at its end */
+    struct mt_order order; /* of `ordered_epoch` */
     uint64_t ordered_epoch;
+    size_t *group; /* [GROUP_STEPS x sequences_per_step]: the sequences from place `group_first` on */
+    size_t group_first, group_count;
+    size_t *batch; /* [sequences_per_step]: those of the step at hand */
 };
 
 static int no_memory(struct mt_error *error)
@@ -29,11 +37,22 @@ static int no_memory(struct mt_error *error)
     return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the next batch");
 }
 
+/* Validation looks at every sequence once, whatever the weights of a mixture. */
+static size_t epoch_sequences(const struct mt_dataset *dataset, const struct mt_sampler_options *options)
+{
+    if (options->validation)
+        return mt_dataset_num_sequences(dataset, true);
+    size_t draws = 0;
+    for (size_t k = 0; k < mt_dataset_num_shares(dataset); k++)
+        draws += (size_t)mt_dataset_share(dataset, k).draws;
+    return draws;
+}
+
 int mt_sampler_new(const struct mt_dataset *dataset, const struct mt_sampler_options *options,
                    struct mt_sampler **result, struct mt_error *error)
 {
     *result = NULL;
-    const size_t num_sequences = mt_dataset_num_sequences(dataset, options->validation);
+    const size_t num_sequences = epoch_sequences(dataset, options);
     if (!num_sequences)
         return mt_error_set(error, -ENODATA, MT_REASON_BAD_DATA, "the %s split has no sample",
                             options->validation ? "validation" : "training");
@@ -48,11 +67,14 @@ int mt_sampler_new(const struct mt_dataset *dataset, const struct mt_sampler_opt
         .in_order = options->in_order || options->validation,
         .sequences_per_step = options->sequences_per_step,
         .num_sequences = num_sequences,
-        .order = malloc(num_sequences * sizeof *sampler->order),
         .ordered_epoch = NO_EPOCH,
+        .batch = calloc(options->sequences_per_step, sizeof *sampler->batch),
     };
-    if (!sampler->order) {
-        free(sampler);
+    sampler->group_by_length = options->group_by_length && !sampler->in_order;
+    if (sampler->group_by_length)
+        sampler->group = calloc(options->sequences_per_step, GROUP_STEPS * sizeof *sampler->group);
+    if (!sampler->batch || (sampler->group_by_length && !sampler->group)) {
+        mt_sampler_free(sampler);
         return no_memory(error);
     }
     *result = sampler;
@@ -63,7 +85,9 @@ void mt_sampler_free(struct mt_sampler *sampler)
 {
     if (!sampler)
         return;
-    free(sampler->order);
+    mt_order_free(&sampler->order);
+    free(sampler->group);
+    free(sampler->batch);
     free(sampler);
 }
 
@@ -85,25 +109,115 @@ int mt_sampler_max_steps(const struct mt_sampler *sampler, double num_epochs, ui
 }
 
 /* Makes `order` that of the epoch at hand; it is a function of seed and epoch alone. */
-static void order_epoch(struct mt_sampler *sampler)
+static int order_epoch(struct mt_sampler *sampler)
 {
     if (sampler->ordered_epoch == sampler->epoch)
-        return;
-    sampler->ordered_epoch = sampler->epoch;
+        return 0;
+    mt_order_free(&sampler->order);
+    sampler->ordered_epoch = NO_EPOCH;
+    sampler->group_count = 0;
     if (sampler->in_order) {
-        for (size_t i = 0; i < sampler->num_sequences; i++)
-            sampler->order[i] = (uint32_t)i;
-        return;
+        sampler->order = mt_order_identity(sampler->num_sequences);
+    } else {
+        char name[48];
+        snprintf(name, sizeof name, "order of epoch %" PRIu64, sampler->epoch);
+        if (mt_order_make(&sampler->order, mt_random_key(mt_dataset_seed(sampler->dataset), name),
+                          sampler->num_sequences) < 0)
+            return -ENOMEM;
     }
-    char name[48];
-    snprintf(name, sizeof name, "order of epoch %" PRIu64, sampler->epoch);
-    mt_shuffle(mt_random_key(mt_dataset_seed(sampler->dataset), name), sampler->order,
-               sampler->num_sequences);
+    sampler->ordered_epoch = sampler->epoch;
+    return 0;
+}
+
+/* Draw `draw` (from 0, through all epochs) of a part of a mixture: the part is gone through in an order of
+ * its own, again and again. Computed, since an epoch may go through it many times. */
+static size_t draw_of_part(const struct mt_sampler *sampler, size_t part,
+                           const struct mt_dataset_share *share, uint64_t draw)
+{
+    char name[96];
+    snprintf(name, sizeof name, "order of part %zu, round %" PRIu64, part, draw / share->count);
+    const struct mt_order order =
+        mt_order_computed(mt_random_key(mt_dataset_seed(sampler->dataset), name), share->count);
+    return share->first + mt_order_at(&order, (size_t)(draw % share->count));
+}
+
+/* The sequence at a place of the epoch at hand. */
+static size_t sequence_at(const struct mt_sampler *sampler, size_t place)
+{
+    size_t i = mt_order_at(&sampler->order, place);
+    const size_t parts = mt_dataset_num_shares(sampler->dataset);
+    if (sampler->validation || parts == 1)
+        return i;
+    for (size_t k = 0; k < parts; k++) {
+        const struct mt_dataset_share share = mt_dataset_share(sampler->dataset, k);
+        if (i < share.draws)
+            return draw_of_part(sampler, k, &share, sampler->epoch * share.draws + i);
+        i -= (size_t)share.draws;
+    }
+    return 0; /* not reached: the draws sum up to the order's count */
+}
+
+struct by_length {
+    size_t tokens, place, sequence;
+};
+
+static int longer_first(const void *a, const void *b)
+{
+    const struct by_length *x = a, *y = b;
+    if (x->tokens != y->tokens)
+        return x->tokens > y->tokens ? -1 : 1;
+    return x->place < y->place ? -1 : 1;
+}
+
+/* The group that `place` lies in: its sequences sorted by length and cut into steps, the steps shuffled. What
+ * does not fill a step at the end of an epoch comes last. */
+static int load_group(struct mt_sampler *sampler, size_t place)
+{
+    const size_t size = GROUP_STEPS * sampler->sequences_per_step, per_step = sampler->sequences_per_step;
+    const size_t first = place / size * size, count = mt_size_min(size, sampler->num_sequences - first);
+    if (sampler->group_count && sampler->group_first == first)
+        return 0;
+    mt_autofree struct by_length *sorted = calloc(count, sizeof *sorted);
+    if (!sorted)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        sorted[i].place = i;
+        sorted[i].sequence = sequence_at(sampler, first + i);
+        sorted[i].tokens =
+            mt_dataset_sequence_tokens(sampler->dataset, sampler->validation, sorted[i].sequence);
+    }
+    qsort(sorted, count, sizeof *sorted, longer_first);
+    char name[96];
+    uint32_t steps[GROUP_STEPS];
+    snprintf(name, sizeof name, "steps from %zu on of epoch %" PRIu64, first, sampler->epoch);
+    mt_shuffle(mt_random_key(mt_dataset_seed(sampler->dataset), name), steps, count / per_step);
+    for (size_t i = 0; i < count; i++) {
+        const size_t step = i / per_step, from = step < count / per_step ? steps[step] : step;
+        sampler->group[i] = sorted[from * per_step + i % per_step].sequence;
+    }
+    sampler->group_first = first;
+    sampler->group_count = count;
+    return 0;
+}
+
+/* The sequences of the next step into sampler->batch. */
+static int choose(struct mt_sampler *sampler, size_t count)
+{
+    if (order_epoch(sampler) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        const size_t place = sampler->position + i;
+        if (sampler->group_by_length && load_group(sampler, place) < 0)
+            return -ENOMEM;
+        sampler->batch[i] = sampler->group_by_length ? sampler->group[place - sampler->group_first]
+                                                     : sequence_at(sampler, place);
+    }
+    return 0;
 }
 
 /* A batch with room for these sequences, all in one block: ids, labels and document starts lie behind the
  * sequences. */
-static struct mt_batch *allocate(const struct mt_sampler *sampler, const uint32_t *order, size_t count)
+static struct mt_batch *allocate(const struct mt_sampler *sampler, const size_t *order, size_t count)
 {
     size_t tokens = 0, starts = 0, integers, bytes, total;
     for (size_t i = 0; i < count; i++) {
@@ -122,7 +236,7 @@ static struct mt_batch *allocate(const struct mt_sampler *sampler, const uint32_
     return batch;
 }
 
-static void fill(const struct mt_sampler *sampler, const uint32_t *order, struct mt_batch *batch)
+static void fill(const struct mt_sampler *sampler, const size_t *order, struct mt_batch *batch)
 {
     int32_t *room = (int32_t *)(batch->sequences + batch->num_sequences);
     for (size_t i = 0; i < batch->num_sequences; i++) {
@@ -145,13 +259,11 @@ int mt_sampler_next(struct mt_sampler *sampler, struct mt_batch **result, struct
         sampler->epoch++;
         sampler->position = 0;
     }
-    order_epoch(sampler);
-    const uint32_t *order = sampler->order + sampler->position;
     const size_t count = mt_size_min(sampler->sequences_per_step, sampler->num_sequences - sampler->position);
-    struct mt_batch *batch = allocate(sampler, order, count);
+    struct mt_batch *batch = choose(sampler, count) < 0 ? NULL : allocate(sampler, sampler->batch, count);
     if (!batch)
         return no_memory(error);
-    fill(sampler, order, batch);
+    fill(sampler, sampler->batch, batch);
     sampler->position += count;
     batch->epoch = (double)sampler->epoch + (double)sampler->position / (double)sampler->num_sequences;
     *result = batch;

@@ -1,6 +1,8 @@
 /* The order in which a dataset's sequences train: a seeded permutation an epoch, handed out a step at a time.
- * A position is (epoch, sequences handed out in it), so it resumes exactly, whatever the step it was saved
- * at. The last step of an epoch holds what is left of it. */
+ * Of a mixture each part gives as many sequences to an epoch as mt_dataset_share says, at places that the
+ * permutation chooses, and goes on in the next epoch where it stopped. Everything is a function of seed,
+ * epoch and place. A position is (epoch, sequences handed out in it), so it resumes exactly, whatever the
+ * step it was saved at. The last step of an epoch holds what is left of it. */
 #ifndef MT_DATA_SAMPLER_H
 #define MT_DATA_SAMPLER_H
 
@@ -19,6 +21,7 @@ struct mt_sampler_options {
     bool validation;           /* the validation split, in its own order, else the training split */
     size_t sequences_per_step; /* batch_size x gradient_accumulation_steps */
     bool in_order;             /* no shuffle; always so for validation */
+    bool group_by_length;      /* sequences of nearly the same length in a step */
 };
 
 /* The dataset must outlive the sampler. -ENODATA, MT_REASON_BAD_DATA when the split is empty. */

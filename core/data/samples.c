@@ -1,87 +1,110 @@
 #include "core/data/samples.h"
 
-#include "core/base/size.h"
-
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
-static int reserve_tokens(struct mt_samples *samples, size_t more)
+const char *const mt_samples_names[MT_SAMPLES_NUM_ARRAYS] = {"ids", "learned", "ranges"};
+
+void mt_samples_begin(struct mt_samples *samples, struct mt_bulk_folder *folder)
 {
-    size_t needed;
-    if (!mt_size_add(samples->num_tokens, more, &needed) || needed > SIZE_MAX / 16)
-        return -ENOMEM;
-    if (needed <= samples->token_capacity)
-        return 0;
-    const size_t capacity = mt_size_max(needed, samples->token_capacity + samples->token_capacity / 2 + 4096);
-    int32_t *ids = realloc(samples->ids, capacity * sizeof *ids);
-    if (!ids)
-        return -ENOMEM;
-    samples->ids = ids;
-    const size_t old_bytes = mt_size_ceil_div(samples->token_capacity, 8);
-    const size_t new_bytes = mt_size_ceil_div(capacity, 8);
-    uint8_t *learned = realloc(samples->learned, new_bytes);
-    if (!learned)
-        return -ENOMEM;
-    memset(learned + old_bytes, 0, new_bytes - old_bytes);
-    samples->learned = learned;
-    samples->token_capacity = capacity;
-    return 0;
+    *samples = (struct mt_samples){0};
+    for (size_t i = 0; i < MT_SAMPLES_NUM_ARRAYS; i++)
+        samples->arrays[i] = (struct mt_bulk){.folder = folder, .name = mt_samples_names[i]};
+}
+
+static int add_bits(struct mt_samples *samples, const int32_t *learned, size_t count, struct mt_error *error)
+{
+    uint8_t piece[512];
+    size_t used = 0;
+    unsigned bit = (unsigned)(samples->num_tokens % 8);
+    for (size_t i = 0; i < count; i++) {
+        samples->bits |= (uint8_t)((!learned || learned[i]) << bit);
+        if (++bit < 8)
+            continue;
+        piece[used++] = samples->bits;
+        samples->bits = 0;
+        bit = 0;
+        if (used == sizeof piece) {
+            int r = mt_bulk_append(&samples->arrays[MT_SAMPLES_LEARNED], piece, used, error);
+            if (r < 0)
+                return r;
+            used = 0;
+        }
+    }
+    return mt_bulk_append(&samples->arrays[MT_SAMPLES_LEARNED], piece, used, error);
 }
 
 int mt_samples_add_tokens(struct mt_samples *samples, const int32_t *ids, const int32_t *learned,
-                          size_t count)
+                          size_t count, struct mt_error *error)
 {
-    if (!count)
-        return 0;
-    if (reserve_tokens(samples, count) < 0)
-        return -ENOMEM;
-    memcpy(samples->ids + samples->num_tokens, ids, count * sizeof *ids);
-    for (size_t i = 0; i < count; i++)
-        if (!learned || learned[i]) {
-            const size_t token = samples->num_tokens + i;
-            samples->learned[token / 8] |= (uint8_t)(1u << token % 8);
-        }
+    int r = mt_bulk_append(&samples->arrays[MT_SAMPLES_IDS], ids, count * sizeof *ids, error);
+    if (r == 0)
+        r = add_bits(samples, learned, count, error);
     samples->num_tokens += count;
-    return 0;
+    return r;
 }
 
-int mt_samples_add_range(struct mt_samples *samples, uint64_t first, uint32_t tokens, uint64_t row)
+int mt_samples_add_range(struct mt_samples *samples, uint64_t first, uint32_t tokens, uint64_t row,
+                         struct mt_error *error)
 {
+    const struct mt_sample_range range = {.first = first, .row = row, .tokens = tokens};
     if (samples->count == UINT32_MAX)
-        return -ENOMEM;
-    if (samples->count == samples->capacity) {
-        const size_t capacity = samples->capacity + samples->capacity / 2 + 64;
-        void *ranges = realloc(samples->ranges, capacity * sizeof *samples->ranges);
-        if (!ranges)
-            return -ENOMEM;
-        samples->ranges = ranges;
-        samples->capacity = capacity;
+        return mt_error_set(error, -EFBIG, MT_REASON_BAD_DATA,
+                            "the data set has more than %u samples; train on a part of it", UINT32_MAX);
+    samples->count++;
+    return mt_bulk_append(&samples->arrays[MT_SAMPLES_RANGES], &range, sizeof range, error);
+}
+
+static void point(struct mt_samples *samples)
+{
+    samples->ids = samples->arrays[MT_SAMPLES_IDS].data;
+    samples->learned = samples->arrays[MT_SAMPLES_LEARNED].data;
+    samples->ranges = samples->arrays[MT_SAMPLES_RANGES].data;
+}
+
+int mt_samples_seal(struct mt_samples *samples, struct mt_error *error)
+{
+    int r = 0;
+    if (samples->num_tokens % 8)
+        r = mt_bulk_append(&samples->arrays[MT_SAMPLES_LEARNED], &samples->bits, 1, error);
+    for (size_t i = 0; r == 0 && i < MT_SAMPLES_NUM_ARRAYS; i++)
+        r = mt_bulk_seal(&samples->arrays[i], error);
+    point(samples);
+    return r;
+}
+
+int mt_samples_adopt(struct mt_samples *samples, struct mt_error *error)
+{
+    const struct mt_bulk *arrays = samples->arrays;
+    point(samples);
+    samples->num_tokens = arrays[MT_SAMPLES_IDS].bytes / sizeof *samples->ids;
+    samples->count = (size_t)(arrays[MT_SAMPLES_RANGES].bytes / sizeof *samples->ranges);
+    bool fine = arrays[MT_SAMPLES_LEARNED].bytes == samples->num_tokens / 8 + (samples->num_tokens % 8 != 0);
+    for (size_t i = 0; fine && i < samples->count; i++) {
+        const struct mt_sample_range *range = &samples->ranges[i];
+        fine = range->tokens > 0 && range->first <= samples->num_tokens &&
+               range->tokens <= samples->num_tokens - range->first;
     }
-    samples->ranges[samples->count++] =
-        (struct mt_sample_range){.first = first, .row = row, .tokens = tokens};
-    return 0;
-}
-
-static void *trim(void *data, size_t bytes)
-{
-    void *smaller = bytes ? realloc(data, bytes) : NULL;
-    return smaller ? smaller : data;
-}
-
-void mt_samples_trim(struct mt_samples *samples)
-{
-    samples->ids = trim(samples->ids, samples->num_tokens * sizeof *samples->ids);
-    samples->learned = trim(samples->learned, mt_size_ceil_div(samples->num_tokens, 8));
-    samples->ranges = trim(samples->ranges, samples->count * sizeof *samples->ranges);
-    samples->token_capacity = samples->num_tokens;
-    samples->capacity = samples->count;
+    return fine ? 0 : mt_error_set(error, -EINVAL, MT_REASON_IO, "the cached samples make no sense");
 }
 
 void mt_samples_free(struct mt_samples *samples)
 {
-    free(samples->ids);
-    free(samples->learned);
-    free(samples->ranges);
+    for (size_t i = 0; i < MT_SAMPLES_NUM_ARRAYS; i++)
+        mt_bulk_free(&samples->arrays[i]);
     *samples = (struct mt_samples){0};
+}
+
+uint64_t mt_samples_count_learned(const struct mt_samples *samples, uint64_t first, uint64_t end)
+{
+    uint64_t count = 0;
+    for (; first < end && first % 8; first++)
+        count += mt_samples_learned(samples, first);
+    for (; first + 64 <= end; first += 64) {
+        uint64_t word;
+        memcpy(&word, samples->learned + first / 8, sizeof word);
+        count += (uint64_t)__builtin_popcountll(word);
+    }
+    for (; first < end; first++)
+        count += mt_samples_learned(samples, first);
+    return count;
 }

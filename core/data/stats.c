@@ -12,14 +12,14 @@ void mt_dataset_count(struct mt_dataset *dataset)
     for (size_t i = 0; i < samples->count; i++) {
         const struct mt_sample_range *range = &samples->ranges[i];
         stats->tokens += range->tokens;
-        for (size_t t = 1; t < range->tokens; t++)
-            stats->target_tokens += mt_samples_learned(samples, range->first + t);
+        stats->target_tokens +=
+            mt_samples_count_learned(samples, range->first + 1, range->first + range->tokens);
         if (range->tokens < stats->min_length)
             stats->min_length = range->tokens;
         if (range->tokens > stats->max_length)
             stats->max_length = range->tokens;
         stats->lengths[31 - __builtin_clz(range->tokens)]++;
-        stats->val_samples += range->validation;
+        stats->val_samples += mt_dataset_held_out(dataset, i);
     }
     stats->train_samples = stats->samples - stats->val_samples;
     stats->train_sequences = dataset->packs[0].num_packs;

@@ -78,6 +78,10 @@ int mt_state_folder_open(struct mt_daemon *daemon, int *lock_fd, struct mt_error
         r = make_subfolder(daemon, "models", 0755, &daemon->models_folder, error);
     if (r == 0)
         r = make_subfolder(daemon, "datasets", 0755, &daemon->datasets_folder, error);
+    /* Workers keep tokenised data there; it need not exist yet, and another place may be set. */
+    mt_autofree char *cache = r == 0 ? mt_path_join(daemon->state_folder, "cache") : NULL;
+    if (cache)
+        setenv("MEGATRAIN_CACHE_DIR", cache, 0);
     return r < 0 ? mt_error_prefix(error, "the state folder %s cannot be used", folder) : 0;
 }
 

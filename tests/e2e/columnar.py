@@ -16,9 +16,9 @@ import uuid
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests", "e2e", "support"))
-import packages  # noqa: E402
+import consumers  # noqa: E402
 
-BUILD = os.environ.get("MT_BUILD", os.path.join(ROOT, "build"))
+BUILD = consumers.BUILD
 SHOW_ROWS = os.path.join(BUILD, "tests", "e2e", "show_rows")
 
 
@@ -220,7 +220,7 @@ def damaged_cases(cases, name, path, chances, seed):
 
 
 def main():
-    problem = packages.use("pyarrow", BUILD)
+    problem = consumers.packages("pyarrow")
     if problem:
         print("skip columnar:", problem)
         return 0

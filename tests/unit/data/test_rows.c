@@ -255,7 +255,8 @@ static void a_folder_is_read_in_order_and_what_is_not_data_is_passed_over(void *
     write_file(state, "more.zip", "PK");
     assert_refused(usual_options(), folder->path, "more.zip: .zip files are not supported yet");
     assert_refused(usual_options(), mt_test_path(state, "b/loop2"), "cannot read");
-    assert_refused(usual_options(), mt_test_path(state, "README.md"), "must end in .txt, .json, .jsonl, .csv");
+    assert_refused(usual_options(), mt_test_path(state, "README.md"),
+                   "must end in .txt, .json, .jsonl, .csv");
     mt_assert_ok(mt_folder_create(mt_test_path(state, "empty"), 0777, &error), &error);
     assert_refused(usual_options(), mt_test_path(state, "empty"), "holds no file that ends in .txt, .json");
 }

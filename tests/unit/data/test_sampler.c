@@ -355,22 +355,33 @@ static void packed_documents_are_kept_apart_and_none_is_lost(void **state)
     free_fixture(&fixture);
 }
 
+static struct mt_packs make_packs(const uint32_t *order, const uint32_t *lengths, size_t count,
+                                  uint32_t capacity)
+{
+    static const char *const names[] = {"starts", "members"};
+    struct mt_error error = {0};
+    struct mt_packs packs;
+    mt_packs_begin(&packs, NULL, names);
+    mt_assert_ok(mt_packs_add(&packs, order, lengths, count, capacity, &error), &error);
+    mt_assert_ok(mt_packs_seal(&packs, &error), &error);
+    return packs;
+}
+
 static void first_fit_takes_the_first_sequence_with_room(void **state)
 {
     (void)state;
     const uint32_t order[] = {10, 11, 12, 13, 14, 15, 16}, lengths[] = {6, 5, 3, 5, 1, 10, 4};
     /* 0: 6+3+1, 1: 5+5, 2: 10, 3: 4 */
     const uint32_t starts[] = {0, 3, 5, 6, 7}, members[] = {10, 12, 14, 11, 13, 15, 16};
-    struct mt_packs packs;
-    assert_int_equal(mt_packs_make(order, lengths, 7, 10, &packs), 0);
+    struct mt_packs packs = make_packs(order, lengths, 7, 10);
     assert_int_equal(packs.num_packs, 4);
     assert_memory_equal(packs.starts, starts, sizeof starts);
     assert_memory_equal(packs.members, members, sizeof members);
     mt_packs_free(&packs);
-    assert_int_equal(mt_packs_make(order, lengths, 7, 0, &packs), 0);
+    packs = make_packs(order, lengths, 7, 0);
     assert_int_equal(packs.num_packs, 7);
     mt_packs_free(&packs);
-    assert_int_equal(mt_packs_make(order, lengths, 0, 10, &packs), 0);
+    packs = make_packs(order, lengths, 0, 10);
     assert_int_equal(packs.num_packs, 0);
     mt_packs_free(&packs);
 }
@@ -394,8 +405,7 @@ static void first_fit_by_tree_is_first_fit_by_search(void **state)
         room[bin] -= lengths[i];
         bins[i] = bin;
     }
-    struct mt_packs packs;
-    assert_int_equal(mt_packs_make(order, lengths, COUNT, CAPACITY, &packs), 0);
+    struct mt_packs packs = make_packs(order, lengths, COUNT, CAPACITY);
     assert_int_equal(packs.num_packs, num_bins);
     for (uint32_t b = 0; b < num_bins; b++)
         for (uint32_t k = packs.starts[b]; k < packs.starts[b + 1]; k++)
