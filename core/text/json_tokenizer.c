@@ -460,10 +460,10 @@ int mt_json_tokenizer_load(const char *folder, const json_t *document, struct mt
     if (!tokenizer)
         return no_memory(error);
     int r = read_parts(tokenizer, document, error);
-    if (r == 0)
+    if (r == 0 && folder)
         r = mt_token_names_read(folder, &tokenizer->base, find_token, &(struct named){tokenizer, document},
                                 error);
-    if (r == 0)
+    if (r == 0 && folder)
         r = mt_pipeline_seal(tokenizer, folder, "tokenizer.json", NULL, error);
     if (r < 0) {
         mt_pipeline_free(tokenizer);

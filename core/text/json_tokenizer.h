@@ -6,7 +6,8 @@
 
 #include <jansson.h>
 
-/* `document`: the parsed tokenizer.json of `folder`. MT_REASON_BAD_MODEL. */
+/* `document`: the parsed tokenizer.json of `folder`. Without a folder (NULL) it has no begin, end and padding
+ * ids, no fingerprint, and nothing to save: whoever made the document knows them. MT_REASON_BAD_MODEL. */
 int mt_json_tokenizer_load(const char *folder, const json_t *document, struct mt_tokenizer **tokenizer,
                            struct mt_error *error);
 

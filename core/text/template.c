@@ -5,6 +5,8 @@
 #include "core/base/document.h"
 #include "core/base/file.h"
 #include "core/base/sha256.h"
+#include "core/formats/gguf.h"
+#include "core/text/gguf_tokenizer.h"
 #include "core/text/template_internal.h"
 
 #include <stdlib.h>
@@ -213,6 +215,15 @@ static int choose_from(const char *folder, const char *name, json_t **document, 
     return r == 0 ? choose(json_object_get(*document, "chat_template"), *path, usual, with_tools, error) : r;
 }
 
+/* What chat_template.jinja and tokenizer_config.json hold; NULL where there is none. */
+static int read_files(const char *folder, json_t **jinja, json_t **config, struct mt_error *error)
+{
+    if (mt_gguf_is(folder))
+        return mt_gguf_template_read(folder, jinja, config, error);
+    int r = read_jinja(folder, jinja, error);
+    return r == 0 ? read_json(folder, "tokenizer_config.json", config, error) : r;
+}
+
 int mt_template_load(const char *folder, struct mt_template **template, struct mt_error *error)
 {
     mt_autojson json_t *jinja = NULL;
@@ -222,9 +233,7 @@ int mt_template_load(const char *folder, struct mt_template **template, struct m
     mt_autofree char *path = mt_path_join(folder, "chat_template.jinja");
     const json_t *usual = NULL, *with_tools = NULL;
     *template = NULL;
-    int r = tokens && path ? read_jinja(folder, &jinja, error) : out_of_memory(error);
-    if (r == 0)
-        r = read_json(folder, "tokenizer_config.json", &config, error);
+    int r = tokens && path ? read_files(folder, &jinja, &config, error) : out_of_memory(error);
     usual = jinja;
     if (r == 0 && !usual && config)
         r = choose_from(folder, "tokenizer_config.json", &config, &usual, &with_tools, &path, error);
@@ -250,7 +259,8 @@ int mt_template_named(const char *name, const char *folder, struct mt_template *
                                 "pad_token", "<|pad|>");
     if (!text || !tokens)
         return out_of_memory(error);
-    int r = folder ? read_json(folder, "tokenizer_config.json", &config, error) : 0;
+    mt_autojson json_t *own = NULL;
+    int r = folder ? read_files(folder, &own, &config, error) : 0;
     if (r == 0 && folder)
         r = load_special_tokens(folder, config, tokens, error);
     return r == 0 ? make(text, NULL, name, tokens, template, error) : r;

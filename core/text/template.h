@@ -12,7 +12,7 @@
 
 struct mt_template;
 
-/* The template of a model's folder: chat_template.jinja, else `chat_template` of tokenizer_config.json (a
+/* The template of a GGUF file, or of a model's folder: chat_template.jinja, else `chat_template` of tokenizer_config.json (a
  * text, or a list of {name, template}, of which "default" is taken and "tool_use" where a conversation has
  * tools), else that of chat_template.json. *template is NULL where the folder has none. Special tokens are
  * what tokenizer_config.json calls `..._token` (a text, or an object with `content`), and

@@ -4,7 +4,9 @@
 #include "core/base/cleanup.h"
 #include "core/base/document.h"
 #include "core/base/file.h"
+#include "core/formats/gguf.h"
 #include "core/text/bytes.h"
+#include "core/text/gguf_tokenizer.h"
 #include "core/text/json_tokenizer.h"
 #include "core/text/sentencepiece_tokenizer.h"
 
@@ -60,6 +62,8 @@ int mt_tokenizer_load(const char *folder, struct mt_tokenizer **tokenizer, struc
         *tokenizer = mt_bytes_tokenizer_new();
         return *tokenizer ? 0 : out_of_memory(error);
     }
+    if (mt_gguf_is(folder))
+        return mt_gguf_tokenizer_load(folder, tokenizer, error);
 
     mt_autofree char *path = mt_path_join(folder, "tokenizer.json");
     if (!path)
