@@ -9,7 +9,7 @@
 #include "core/text/tokenizer.h"
 #include "core/text/utf8.h"
 
-#include <math.h>
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,6 +147,22 @@ static json_t *text_of(const struct vocabulary *vocabulary, size_t id)
 
 /* --- added tokens -------------------------------------------------------------------------------------- */
 
+/* Phi-3's special tokens take the blanks behind them along, but for three; the format has no place for that,
+ * so the model's name tells it, as llama.cpp has it too. */
+static bool takes_blanks(const struct vocabulary *vocabulary, const struct mt_gguf_text *text, int64_t type)
+{
+    struct mt_gguf_text name = {"", 0};
+    char lower[256];
+    find_text(vocabulary->file, "general.name", &name);
+    snprintf(lower, sizeof lower, "%.*s", (int)(name.bytes < 255 ? name.bytes : 255), name.data);
+    for (char *c = lower; *c; c++)
+        *c = (char)tolower((unsigned char)*c);
+    if (!strstr(lower, "phi-3") && !strstr(lower, "phi3"))
+        return false;
+    return (type == CONTROL || text_is(text, "</s>")) && !text_is(text, "<s>") && !text_is(text, "<unk>") &&
+           !text_is(text, "<|endoftext|>");
+}
+
 static json_t *added_tokens(const struct vocabulary *vocabulary)
 {
     json_t *list = json_array();
@@ -156,8 +172,9 @@ static json_t *added_tokens(const struct vocabulary *vocabulary)
             continue;
         json_array_append_new(list,
                               json_pack("{s:I, s:o, s:b, s:b, s:b, s:b, s:b}", "id", (json_int_t)i, "content",
-                                        text_of(vocabulary, i), "single_word", 0, "lstrip", 0, "rstrip", 0,
-                                        "normalized", 0, "special", type != USER_DEFINED));
+                                        text_of(vocabulary, i), "single_word", 0, "lstrip", 0, "rstrip",
+                                        takes_blanks(vocabulary, &vocabulary->texts[i], type), "normalized",
+                                        0, "special", type != USER_DEFINED));
     }
     return list;
 }

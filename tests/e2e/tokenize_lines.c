@@ -1,6 +1,6 @@
 /* Tokenises many texts in one run, for tests that compare with other programs:
  *
- *     tokenize_lines MODEL [special] [spans] [decode] < TEXTS
+ *     tokenize_lines MODEL [special] [spans] [decode] [save=FOLDER] < TEXTS
  *
  * Each text is a line with its number of bytes, then those bytes. For each it writes a line of ids, with
  * `spans` of id:begin:end, or with `decode` the length and bytes of what the ids decode to (special tokens
@@ -98,6 +98,10 @@ int main(int argc, char **argv)
         request.special = request.special || strcmp(argv[i], "special") == 0;
         request.spans = request.spans || strcmp(argv[i], "spans") == 0;
         request.decode = request.decode || strcmp(argv[i], "decode") == 0;
+        if (strncmp(argv[i], "save=", 5) == 0 && mt_tokenizer_save(tokenizer, argv[i] + 5, &error) < 0) {
+            fprintf(stderr, "tokenize_lines: %s\n", error.message);
+            return 74;
+        }
         if (strncmp(argv[i], "repeat=", 7) == 0)
             request.repeat = strtoul(argv[i] + 7, NULL, 10);
     }

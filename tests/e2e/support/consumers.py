@@ -2,8 +2,10 @@
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
@@ -40,3 +42,33 @@ def packages(*names):
                 pass
     sys.path.insert(0, folder)
     return None
+
+
+def source_files(name, pattern, label):
+    """A folder with the files of a source package whose paths match `pattern`, by their base names; or None and why not."""
+    package = requirement(name)
+    folder = os.path.join(CONSUMERS, label + "-" + package.split("==")[1])
+    if os.path.isdir(folder):
+        return folder, None
+    archive = os.path.join(CONSUMERS, package.replace("-", "_").replace("==", "-") + ".tar.gz")
+    os.makedirs(CONSUMERS, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CONSUMERS) as scratch:
+        if not os.path.exists(archive):
+            done = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:",
+                                   "--dest", scratch, package], capture_output=True, text=True)
+            found = [one for one in os.listdir(scratch) if one.endswith(".tar.gz")]
+            if not found:
+                return None, "pip could not fetch " + package + ": " + (done.stderr.strip().splitlines() or ["no reason"])[-1]
+            shutil.move(os.path.join(scratch, found[0]), archive)
+        unpacked = os.path.join(scratch, "files")
+        os.mkdir(unpacked)
+        with tarfile.open(archive) as members:
+            for member in members:
+                if member.isfile() and re.search(pattern, member.name):
+                    with open(os.path.join(unpacked, os.path.basename(member.name)), "wb") as file:
+                        shutil.copyfileobj(members.extractfile(member), file)
+        try:
+            os.rename(unpacked, folder)
+        except OSError:  # another test was first
+            pass
+    return folder, None
