@@ -105,7 +105,7 @@ def documents_of_this_family_of_tools_plan_unchanged():
         else:
             assert "not known yet" in err or "not supported yet" in err, (path, err)
             assert process.returncode in (65, 78), (path, process.returncode)
-    assert planned >= 1
+    assert planned >= 4, planned  # Llama and Qwen of one device; the rest is of families or devices to come
 
 
 @case
