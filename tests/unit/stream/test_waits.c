@@ -62,7 +62,7 @@ enum { FIRST_FROZEN = 4, IN_BACKWARD, KINDS };
 static struct setting busy_setting(size_t kind)
 {
     struct setting setting = usual_setting(4, 16);
-    setting.device = "cpu-discrete";
+    setting.device = getenv("MEGATRAIN_CUDA_MODULE") ? "cuda" : "cpu-discrete";
     setting.threads = 1;
     setting.executor.activation_offload = kind == 1 ? MT_CHOICE_OFF : MT_CHOICE_ON;
     setting.executor.checkpoint_interval = kind == 2 ? 2 : 1;
@@ -156,6 +156,7 @@ static void every_wait_is_necessary(void **state)
 
 int main(void)
 {
+    setenv("CUDASIM_DELAY_US", "200", 0); /* the simulated CUDA device's delays */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_wait_is_necessary),
     };
