@@ -105,11 +105,11 @@ static int arrange_split(struct mt_dataset *dataset, const struct mt_dataset_opt
 static int share_out(struct mt_dataset *dataset, const struct mt_dataset_options *options,
                      struct mt_error *error)
 {
-    const bool over = options->mix_strategy == MT_MIX_OVER;
+    const bool over = options->mix_strategy == MT_JOB_MIX_OVER;
     double epoch = 0, weights = 0, sequences = 0;
     for (size_t k = 0; k < dataset->num_parts; k++)
         dataset->parts[k].draws = dataset->parts[k].num_sequences[0];
-    if (!options->num_mix || options->mix_strategy == MT_MIX_CONCAT)
+    if (!options->num_mix || options->mix_strategy == MT_JOB_MIX_CONCAT)
         return 0;
     for (size_t k = 0; k < dataset->num_parts; k++)
         weights += options->mix[k].weight;

@@ -56,7 +56,7 @@ static int make_key(struct mt_cache *cache, const struct mt_dataset_options *opt
     samples_only.packing = false;
     samples_only.val_size = 0;
     samples_only.seed = 0;
-    samples_only.mix_strategy = MT_MIX_CONCAT;
+    samples_only.mix_strategy = MT_JOB_MIX_CONCAT;
     mt_sha256_init(&hash);
     char line[128];
     snprintf(line, sizeof line, "megatrain %s %zu %zu", MT_VERSION, sizeof(struct header), sources->count);

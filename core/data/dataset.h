@@ -29,6 +29,7 @@
 #include "core/base/pool.h"
 #include "core/data/batch.h"
 #include "core/data/source.h"
+#include "core/job/job.h"
 #include "core/text/chat.h"
 #include "core/text/tokenizer.h"
 
@@ -44,29 +45,15 @@ enum mt_overlong {
 };
 /* .txt files are cut into windows whatever `overlong` says: nobody writes a corpus in one window. */
 
-/* One of several data sets that are trained on together: paths, or a name in the registry. */
-struct mt_mix_part {
-    const char *name;
-    const char *const *paths;
-    size_t num_paths;
-    double weight; /* above 0; of the sequences of an epoch, relative to the others' */
-};
-
-enum mt_mix_strategy {
-    MT_MIX_CONCAT, /* every sequence once an epoch; weights do not matter */
-    MT_MIX_OVER,   /* an epoch ends when every part was seen whole; the others are repeated meanwhile */
-    MT_MIX_UNDER,  /* ... when one of the parts was seen whole; the others go on in the next epoch */
-};
-
 struct mt_dataset_options {
     /* The source: paths, a name in a registry, or several of these. Borrowed during mt_dataset_open. */
     const char *const *paths;
     size_t num_paths;
     const char *name;
     const char *dataset_dir;
-    const struct mt_mix_part *mix;
+    const struct mt_job_mix_part *mix;
     size_t num_mix;
-    enum mt_mix_strategy mix_strategy;
+    enum mt_job_mix_strategy mix_strategy;
 
     /* Where tokens go that do not fit into a few MiB of memory, and stay for the next time (cache.h): a
      * folder, made when it is needed. NULL: everything in memory. */

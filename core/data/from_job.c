@@ -68,6 +68,9 @@ struct mt_dataset_options mt_dataset_options_from_job(const struct mt_job *job)
         .num_paths = dataset->num_paths,
         .name = dataset->name,
         .dataset_dir = dataset->dataset_dir,
+        .mix = dataset->mix.parts,
+        .num_mix = dataset->mix.count,
+        .mix_strategy = dataset->mix_strategy,
         .columns = columns_of(dataset),
         .max_seq_len = dataset->max_seq_len,
         .packing = dataset->packing,
@@ -82,6 +85,7 @@ struct mt_sampler_options mt_sampler_options_from_job(const struct mt_job *job, 
 {
     return (struct mt_sampler_options){
         .validation = validation,
+        .group_by_length = job->dataset.group_by_length,
         .sequences_per_step = job->training.batch_size * job->training.gradient_accumulation_steps,
     };
 }

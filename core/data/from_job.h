@@ -7,7 +7,7 @@
 #include "core/job/job.h"
 
 /* Options for mt_dataset_open and mt_dataset_probe; texts are borrowed from the job. The caller adds
- * tokenizer, chat, pool and should_stop. */
+ * tokenizer, chat, pool, cache_dir and should_stop. */
 struct mt_dataset_options mt_dataset_options_from_job(const struct mt_job *job);
 
 /* Sampler of the training split, or of the validation split in the same number of sequences a step. */

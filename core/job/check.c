@@ -199,10 +199,17 @@ static void check_model(struct mt_job_reader *reader)
 
 static void check_dataset(struct mt_job_reader *reader)
 {
-    static const char *const one_of[] = {"/dataset/name", "/dataset/path", NULL};
+    static const char *const one_of[] = {"/dataset/name", "/dataset/path", "/dataset/mix", NULL};
     require_one(reader, "/dataset", one_of,
-                "the data is missing: give dataset.path (a file or folder), or dataset.name (an entry of "
-                "dataset_info.json)");
+                "the data is missing: give dataset.path (a file or folder), dataset.name (an entry of "
+                "dataset_info.json) or dataset.mix (several of these)");
+    if (mt_reader_given(reader, "/dataset/mix_strategy") && !mt_reader_get(reader, "/dataset/mix"))
+        mt_reader_error(reader, MT_REASON_BAD_JOB, mt_reader_origin(reader, "/dataset/mix_strategy"), NULL,
+                        "mix_strategy says how the data sets of dataset.mix are mixed, and there is no mix");
+    const json_t *packing = mt_reader_get(reader, "/dataset/packing");
+    if (json_is_true(mt_reader_get(reader, "/dataset/group_by_length")) && !json_is_false(packing))
+        mt_reader_error(reader, MT_REASON_BAD_JOB, mt_reader_origin(reader, "/dataset/group_by_length"), NULL,
+                        "packing fills every sequence already; group_by_length needs packing: false");
     double held_out = number_at(reader, "/dataset/val_size");
     if (held_out >= 1 && held_out != floor(held_out))
         mt_reader_error(reader, MT_REASON_BAD_JOB, mt_reader_origin(reader, "/dataset/val_size"), NULL,

@@ -1,4 +1,5 @@
 /* Defaults, the typed struct, and the frozen document, all driven by the table. */
+#include "core/job/mix.h"
 #include "core/job/reader.h"
 
 #include <ctype.h>
@@ -73,6 +74,9 @@ static void fill_field(struct mt_job_reader *reader, const struct mt_job_key *ke
     case MT_KEY_TEXTS:
         fill_texts(reader, value, field);
         break;
+    case MT_KEY_MIX:
+        mt_mix_fill(reader, value, field);
+        break;
     default:
         break;
     }
@@ -92,6 +96,8 @@ static void name_job(struct mt_job_reader *reader)
     const json_t *paths = mt_reader_get(reader, "/dataset/path");
     if (!data)
         data = json_string_value(json_is_array(paths) ? json_array_get(paths, 0) : paths);
+    if (mt_reader_get(reader, "/dataset/mix"))
+        data = "mix";
     const char *given = reader->context->default_name;
     char name[128];
     if (given)

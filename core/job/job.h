@@ -93,17 +93,39 @@ struct mt_job_tags { /* names that a list of turns uses; NULL: the usual ones */
     const char *role, *content, *user, *assistant, *observation, *function, *system;
 };
 
+/* One of several data sets that are trained on together. */
+struct mt_job_mix_part {
+    const char *name;         /* entry of <dataset_dir>/dataset_info.json, or NULL */
+    const char *const *paths; /* absolute; [num_paths], none with a name */
+    size_t num_paths;
+    double weight;
+};
+
+struct mt_job_mix {
+    const struct mt_job_mix_part *parts;
+    size_t count; /* 0: no mixture */
+};
+
+enum mt_job_mix_strategy {
+    MT_JOB_MIX_OVER,   /* an epoch ends when every part was seen whole; the others are repeated meanwhile */
+    MT_JOB_MIX_UNDER,  /* ... when one of the parts was seen whole; the others go on in the next epoch */
+    MT_JOB_MIX_CONCAT, /* every sequence once an epoch; weights do not matter */
+};
+
 struct mt_job_dataset {
     const char *name;         /* entry of <dataset_dir>/dataset_info.json, or NULL */
     const char *dataset_dir;  /* absolute */
     const char *const *paths; /* absolute files or folders; [num_paths], none with a name */
     size_t num_paths;
+    struct mt_job_mix mix; /* instead of name and paths */
+    enum mt_job_mix_strategy mix_strategy;
     enum mt_job_formatting formatting;
     struct mt_job_columns columns;
     struct mt_job_tags tags;
     const char *template; /* a named chat template; NULL: the model's own */
     size_t max_seq_len;   /* tokens */
     bool packing;
+    bool group_by_length;
     enum mt_job_overlong overlong;
     bool train_on_prompt;
     double val_size; /* below 1: a share of the samples; else a whole number of them */

@@ -85,6 +85,7 @@ static void write_type(FILE *out, const struct mt_job_key *key)
         [MT_KEY_BYTES] = "size",
         [MT_KEY_OBJECT] = "object",
         [MT_KEY_TOKEN_IDS] = "id or list of ids",
+        [MT_KEY_MIX] = "list of `{name or path, weight}`",
         [MT_KEY_LIST] = "empty list",
     };
     switch (key->type) {

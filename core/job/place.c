@@ -212,10 +212,9 @@ static void check_data_path(const struct place *place, const char *path)
             "%s: pickle files are never read, since they can run code; convert the data to .jsonl", path);
 }
 
-static void place_data_paths(struct mt_job_reader *reader)
+/* A path or a list of paths, resolved; new reference. `origin` is where the document has it. */
+static json_t *place_paths(struct mt_job_reader *reader, const json_t *value, const char *origin)
 {
-    const json_t *value = mt_reader_get(reader, "/dataset/path");
-    const char *origin = mt_reader_origin(reader, "/dataset/path");
     bool is_list = json_is_array(value);
     size_t count = is_list ? json_array_size(value) : 1;
     json_t *placed = json_array();
@@ -232,9 +231,33 @@ static void place_data_paths(struct mt_job_reader *reader)
         if (json_array_append_new(placed, json_string(path ? path : text)) < 0)
             reader->out_of_memory = true;
     }
-    mt_reader_put(reader, "/dataset/path",
-                  is_list || !placed ? json_incref(placed) : json_incref(json_array_get(placed, 0)));
+    json_t *result = is_list || !placed ? json_incref(placed) : json_incref(json_array_get(placed, 0));
     json_decref(placed);
+    return result;
+}
+
+static void place_mix(struct mt_job_reader *reader)
+{
+    const char *origin = mt_reader_origin(reader, "/dataset/mix");
+    size_t i;
+    json_t *part;
+    json_array_foreach(mt_reader_get(reader, "/dataset/mix"), i, part)
+    {
+        char pointer[MT_JOB_POINTER_BYTES];
+        const json_t *path = json_object_get(part, "path");
+        snprintf(pointer, sizeof pointer, "%s/%zu/path", origin, i);
+        if (path && json_object_set_new(part, "path", place_paths(reader, path, pointer)) < 0)
+            reader->out_of_memory = true;
+    }
+}
+
+static bool mix_has_names(const struct mt_job_reader *reader)
+{
+    size_t i;
+    json_t *part;
+    json_array_foreach(mt_reader_get(reader, "/dataset/mix"), i,
+                       part) if (json_object_get(part, "name")) return true;
+    return false;
 }
 
 static void report_unknown_dataset(const struct place *place, const char *name, const char *info_path,
@@ -305,7 +328,10 @@ static void place_dataset(struct mt_job_reader *reader)
     const char *text = json_string_value(mt_reader_get(reader, "/dataset/dataset_dir"));
     bool by_name = mt_reader_given(reader, "/dataset/name");
     if (mt_reader_given(reader, "/dataset/path"))
-        place_data_paths(reader);
+        mt_reader_put(reader, "/dataset/path",
+                      place_paths(reader, mt_reader_get(reader, "/dataset/path"),
+                                  mt_reader_origin(reader, "/dataset/path")));
+    place_mix(reader);
     if (!text && context->dataset_dir)
         text = context->dataset_dir;
     const char *pointer = mt_reader_origin(reader, by_name && !mt_reader_given(reader, "/dataset/dataset_dir")
@@ -314,7 +340,7 @@ static void place_dataset(struct mt_job_reader *reader)
     const struct place place = {reader, pointer, MT_REASON_BAD_DATA};
     if (!text)
         text = "data";
-    if (!by_name) {
+    if (!by_name && !mix_has_names(reader)) {
         mt_reader_remove(reader, "/dataset/dataset_dir"); /* nobody will look into it */
         return;
     }
@@ -322,7 +348,19 @@ static void place_dataset(struct mt_job_reader *reader)
     if (!folder)
         return;
     mt_reader_put(reader, "/dataset/dataset_dir", json_string(folder));
-    if (context->purpose == MT_JOB_RUN) {
+    if (context->purpose != MT_JOB_RUN)
+        return;
+    size_t i;
+    json_t *part;
+    json_array_foreach(mt_reader_get(reader, "/dataset/mix"), i, part)
+    {
+        char at[MT_JOB_POINTER_BYTES];
+        snprintf(at, sizeof at, "%s/%zu/name", mt_reader_origin(reader, "/dataset/mix"), i);
+        const struct place part_place = {reader, at, MT_REASON_BAD_DATA};
+        if (json_object_get(part, "name"))
+            check_dataset_entry(&part_place, folder, json_string_value(json_object_get(part, "name")));
+    }
+    if (by_name) {
         const struct place name_place = {reader, mt_reader_origin(reader, "/dataset/name"),
                                          MT_REASON_BAD_DATA};
         check_dataset_entry(&name_place, folder, json_string_value(mt_reader_get(reader, "/dataset/name")));

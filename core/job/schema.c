@@ -1,5 +1,6 @@
 /* The JSON Schema (2020-12) of the job document, made of the table. It accepts what mt_job_parse accepts, but
  * for what no schema can say: files that must be there, sizes that must divide. */
+#include "core/job/mix.h"
 #include "core/job/reader.h"
 
 #include <math.h>
@@ -109,6 +110,8 @@ static json_t *type_of(struct build *build, const struct mt_job_key *key)
         schema = whole_number(build, key);
         return json_pack("{s:[O, {s:s, s:i, s:i, s:o}]}", "anyOf", schema, "type", "array", "minItems", 1,
                          "maxItems", 64, "items", schema);
+    case MT_KEY_MIX:
+        return mt_mix_schema();
     case MT_KEY_LIST:
         return json_pack("{s:s, s:i}", "type", "array", "maxItems", 0);
     case MT_KEY_NAME:

@@ -155,9 +155,18 @@ int mt_job_make_absolute(json_t *document, struct mt_error *error)
         if (value && !word && json_object_set_new(block, name, absolute_value(arena, value)) < 0)
             result = -ENOMEM;
     }
+    json_t *dataset = json_object_get(document, "dataset"), *part;
+    bool named = json_object_get(dataset, "name");
+    size_t entry;
+    json_array_foreach(json_object_get(dataset, "mix"), entry, part)
+    {
+        const json_t *path = json_object_get(part, "path");
+        named = named || json_object_get(part, "name");
+        if (path && json_object_set_new(part, "path", absolute_value(arena, path)) < 0)
+            result = -ENOMEM;
+    }
     /* A data set is named in a folder that has a default of its own here. */
-    json_t *dataset = json_object_get(document, "dataset");
-    if (result == 0 && json_object_get(dataset, "name") && !json_object_get(dataset, "dataset_dir") &&
+    if (result == 0 && named && !json_object_get(dataset, "dataset_dir") &&
         access("data/dataset_info.json", F_OK) == 0) {
         const char *folder = mt_path_absolute(arena, NULL, "data", false);
         if (!folder || json_object_set_new(dataset, "dataset_dir", json_string(folder)) < 0)

@@ -45,6 +45,13 @@ static const struct mt_job_choice overlongs[] = {
     {NULL, 0, 0},
 };
 
+static const struct mt_job_choice mix_strategies[] = {
+    {"interleave_over", MT_JOB_MIX_OVER, MT_JOB_CHOICE_NOW},
+    {"interleave_under", MT_JOB_MIX_UNDER, MT_JOB_CHOICE_NOW},
+    {"concat", MT_JOB_MIX_CONCAT, MT_JOB_CHOICE_NOW},
+    {NULL, 0, 0},
+};
+
 static const struct mt_job_choice formattings[] = {
     {"alpaca", MT_JOB_FORMATTING_ALPACA, MT_JOB_CHOICE_NOW},
     {"sharegpt", MT_JOB_FORMATTING_SHAREGPT, MT_JOB_CHOICE_NOW},
@@ -92,9 +99,8 @@ static const struct mt_job_choice recomputes[] = {
 };
 
 static const struct mt_job_choice devices[] = {
-    {"auto", 0, MT_JOB_CHOICE_NOW},         {"cpu", 1, MT_JOB_CHOICE_NOW},
-    {"cpu-discrete", 2, MT_JOB_CHOICE_NOW}, {"cuda", 3, MT_JOB_CHOICE_NOW},
-    {"cuda:N", 4, MT_JOB_CHOICE_NOW},       {NULL, 0, 0},
+    {"auto", 0, MT_JOB_CHOICE_NOW}, {"cpu", 1, MT_JOB_CHOICE_NOW},    {"cpu-discrete", 2, MT_JOB_CHOICE_NOW},
+    {"cuda", 3, MT_JOB_CHOICE_NOW}, {"cuda:N", 4, MT_JOB_CHOICE_NOW}, {NULL, 0, 0},
 };
 
 static const struct mt_job_choice backends[] = {
@@ -219,14 +225,27 @@ const struct mt_job_key mt_job_keys[] = {
     CONFIG("use_cache", MT_KEY_BOOL, "Kept in config.json for other programs.", FLAGS(MT_KEY_CONFIG),
            DEFAULT_TEXT("true")),
 
-    BLOCK("/dataset", "The data: exactly one of `name` and `path`.", FLAGS(0)),
+    BLOCK("/dataset", "The data: exactly one of `name`, `path` and `mix`.", FLAGS(0)),
     KEY("/dataset/name", MT_KEY_TEXT, FIELD(dataset.name), "An entry of `<dataset_dir>/dataset_info.json`.",
         FLAGS(0)),
     KEY("/dataset/dataset_dir", MT_KEY_PATH, FIELD(dataset.dataset_dir),
         "The folder with dataset_info.json and the files that it names.",
         DEFAULT_TEXT("`data`; over the API the state folder's `datasets`")),
     KEY("/dataset/path", MT_KEY_PATHS, FIELD(dataset.paths),
-        "A file, a folder or a list of them: .txt is plain text, .json and .jsonl hold samples.", FLAGS(0)),
+        "A file, a folder or a list of them: .txt is plain text; .json, .jsonl, .csv, .tsv (also as .gz or "
+        ".zst) and "
+        ".parquet hold samples.",
+        FLAGS(0)),
+    KEY("/dataset/mix", MT_KEY_MIX, FIELD(dataset.mix),
+        "Several data sets, each by `name` or `path`, with the share of an epoch's sequences as `weight` "
+        "(1).",
+        FLAGS(0)),
+    KEY("/dataset/mix_strategy", MT_KEY_CHOICE, FIELD(dataset.mix_strategy),
+        "When an epoch of a mix ends: when the data set that lasts longest was seen whole, the others "
+        "repeated "
+        "meanwhile; when the one that lasts shortest was; or `concat`: everything once, whatever the "
+        "weights.",
+        CHOICES(mix_strategies), DEFAULT_TEXT("`interleave_over`")),
     BLOCK("/dataset/columns", "Names of the columns, where they are not the usual ones.", FLAGS(0)),
     KEY("/dataset/columns/prompt", MT_KEY_TEXT, FIELD(dataset.columns.prompt), "Column with the instruction.",
         DEFAULT_TEXT("`instruction`")),
@@ -276,6 +295,8 @@ const struct mt_job_key mt_job_keys[] = {
         "Longest sequence that is trained on.", RANGE(2, MAX_TOKENS), DEFAULT("1024"), UNIT("tokens")),
     KEY("/dataset/packing", MT_KEY_BOOL, FIELD(dataset.packing),
         "Lay several samples into one sequence; they do not see each other.", DEFAULT("true")),
+    KEY("/dataset/group_by_length", MT_KEY_BOOL, FIELD(dataset.group_by_length),
+        "Sequences of nearly the same length in a step; for packing: false.", DEFAULT_TEXT("`false`")),
     KEY("/dataset/overlong", MT_KEY_CHOICE, FIELD(dataset.overlong),
         "What happens to a sample longer than max_seq_len; truncated and dropped ones are counted.",
         CHOICES(overlongs), DEFAULT("\"truncate\"")),

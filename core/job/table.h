@@ -24,6 +24,7 @@ enum mt_key_type {
     MT_KEY_BYTES,         /* size_t: a number or "64MiB" */
     MT_KEY_OBJECT,        /* an object that another floor reads */
     MT_KEY_TOKEN_IDS,     /* a whole number or a list of them */
+    MT_KEY_MIX,           /* struct mt_job_mix: a list of data sets (mix.h) */
     MT_KEY_LIST,          /* a list; only empty so far where no other type fits */
 };
 

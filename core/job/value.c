@@ -1,5 +1,6 @@
 /* One value against one key of the table: type, range, choice. */
 #include "core/base/size.h"
+#include "core/job/mix.h"
 #include "core/job/reader.h"
 
 #include <math.h>
@@ -456,6 +457,8 @@ json_t *mt_value_check(struct mt_job_reader *reader, const struct mt_job_key *ke
         return check_object(&check);
     case MT_KEY_TOKEN_IDS:
         return check_token_ids(&check);
+    case MT_KEY_MIX:
+        return mt_mix_check(reader, pointer, value);
     case MT_KEY_LIST:
         return check_list(&check);
     case MT_KEY_BLOCK:

@@ -24,7 +24,9 @@ static json_t *refusal(const struct mt_job *job, const struct mt_error *error)
 {
     const char *pointer = "";
     if (error->reason == MT_REASON_BAD_DATA)
-        pointer = job->dataset.name ? "/dataset/name" : "/dataset/path";
+        pointer = job->dataset.mix.count ? "/dataset/mix"
+                  : job->dataset.name    ? "/dataset/name"
+                                         : "/dataset/path";
     else if (error->reason == MT_REASON_BAD_MODEL)
         pointer = job->model.path ? "/model/path" : "/model";
     else if (job->dataset.template)

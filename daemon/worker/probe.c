@@ -92,7 +92,10 @@ static int probe(const char *job_folder, json_t *findings, struct mt_error *erro
     result = note(findings, job, job->model.path ? "/model/path" : "/model", check_model(job, error), error);
     struct mt_dataset_options options = mt_dataset_options_from_job(job);
     if (result == 0)
-        result = note(findings, job, options.name ? "/dataset/name" : "/dataset/path",
+        result = note(findings, job,
+                      options.num_mix ? "/dataset/mix"
+                      : options.name  ? "/dataset/name"
+                                      : "/dataset/path",
                       mt_dataset_probe(&options, error), error);
     if (result == 0 && json_array_size(findings) == 0)
         result = check_fit(job, findings, error);

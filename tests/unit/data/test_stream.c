@@ -315,12 +315,12 @@ static void a_computed_order_is_a_permutation_without_pattern(void **state)
 
 struct mixture {
     const char *paths[3];
-    struct mt_mix_part parts[3];
+    struct mt_job_mix_part parts[3];
     struct mt_dataset_options options;
 };
 
 /* 100 documents that end with "a", 10 with "b", 40 with "c". */
-static void make_mixture(void **state, struct mixture *mixture, enum mt_mix_strategy strategy,
+static void make_mixture(void **state, struct mixture *mixture, enum mt_job_mix_strategy strategy,
                          const double *weights)
 {
     static const int counts[] = {100, 10, 40};
@@ -329,7 +329,7 @@ static void make_mixture(void **state, struct mixture *mixture, enum mt_mix_stra
     for (int i = 0; i < 3; i++) {
         mixture->paths[i] = write_documents(state, names[i], counts[i], (char)('a' + i));
         mixture->parts[i] =
-            (struct mt_mix_part){.paths = &mixture->paths[i], .num_paths = 1, .weight = weights[i]};
+            (struct mt_job_mix_part){.paths = &mixture->paths[i], .num_paths = 1, .weight = weights[i]};
     }
     mixture->options.mix = mixture->parts;
     mixture->options.num_mix = 3;
@@ -374,7 +374,7 @@ static void weights_are_shares_of_an_epoch(void **state)
     const struct mt_sampler_options order = {.sequences_per_step = 10};
     struct mt_sampler *sampler;
 
-    make_mixture(state, &mixture, MT_MIX_CONCAT, weights);
+    make_mixture(state, &mixture, MT_JOB_MIX_CONCAT, weights);
     struct fixture fixture = open_dataset(mixture.options, NULL);
     mt_assert_ok(mt_sampler_new(fixture.dataset, &order, &sampler, &error), &error);
     assert_int_equal(mt_sampler_steps_per_epoch(sampler), 15);
@@ -384,7 +384,7 @@ static void weights_are_shares_of_an_epoch(void **state)
     free_fixture(&fixture);
 
     /* Over: the part of 100 at half of an epoch makes it 200, and the others 50 each. */
-    make_mixture(state, &mixture, MT_MIX_OVER, weights);
+    make_mixture(state, &mixture, MT_JOB_MIX_OVER, weights);
     fixture = open_dataset(mixture.options, NULL);
     mt_assert_ok(mt_sampler_new(fixture.dataset, &order, &sampler, &error), &error);
     assert_int_equal(mt_sampler_steps_per_epoch(sampler), 20);
@@ -403,7 +403,7 @@ static void weights_are_shares_of_an_epoch(void **state)
 
     /* Under: the part of 10 at a quarter of an epoch makes it 40: 20, 10 and 10; five epochs see all of "a".
      */
-    make_mixture(state, &mixture, MT_MIX_UNDER, weights);
+    make_mixture(state, &mixture, MT_JOB_MIX_UNDER, weights);
     fixture = open_dataset(mixture.options, NULL);
     mt_assert_ok(mt_sampler_new(fixture.dataset, &order, &sampler, &error), &error);
     assert_int_equal(mt_sampler_steps_per_epoch(sampler), 4);
@@ -421,7 +421,7 @@ static void a_weight_of_nothing_is_refused(void **state)
     struct mixture mixture;
     struct mt_error error = {0};
     struct fixture fixture;
-    make_mixture(state, &mixture, MT_MIX_OVER, weights);
+    make_mixture(state, &mixture, MT_JOB_MIX_OVER, weights);
     assert_int_equal(try_open(&fixture, mixture.options, NULL, &error), -EINVAL);
     mt_assert_mentions(error.message, "the weight of part 2 is 0");
     free_fixture(&fixture);
@@ -435,7 +435,7 @@ static void random_kills_of_a_mixture_give_the_undisturbed_order(void **state)
     struct mt_error error = {0};
     struct mixture mixture;
     struct mt_random random = {.key = 11};
-    make_mixture(state, &mixture, MT_MIX_OVER, weights);
+    make_mixture(state, &mixture, MT_JOB_MIX_OVER, weights);
     mixture.options.cache_dir = mt_test_path(state, "cache");
     mixture.options.cache_memory_bytes = 256;
     mixture.options.val_size = 0.1;
