@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Whole jobs by `device: cuda` on the simulated CUDA device: learning, same bits, what is said when the device fails,
+is full, is missing or too old.
+time limit: 400 s"""
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from megatraind import BUILD, Daemon, Skipped, case, equal, run_cases, until  # noqa: E402
+from training import WORKER, Folder, log_lines, rows, same_runs, saved, tiny, write_documents  # noqa: E402
+
+MODULE = os.path.join(BUILD, "megatrain-cudasim.so")
+BF16_TOLERANCE = 5e-3  # of a loss: 8 bits of mantissa, averaged over a batch
+
+
+def simulated(**settings):
+    """The environment of a machine whose CUDA device is the simulated one."""
+    if not os.path.exists(MODULE):
+        raise Skipped("there is no simulated CUDA module")
+    return {**os.environ, "MEGATRAIN_CUDA_MODULE": MODULE, **{f"CUDASIM_{k}": str(v) for k, v in settings.items()}}
+
+
+def job(folder, device="cuda", steps=20, dtype="bfloat16", **training):
+    path = folder / "rows.jsonl"
+    if not os.path.exists(path):
+        write_documents(path, 40)
+    document = tiny(path, steps=steps, every=3, **training)
+    document["device"] = device
+    document["model"]["dtype"] = dtype
+    return document
+
+
+def losses(run):
+    return [row["loss"] for row in rows(run)]
+
+
+@case
+def losses_of_20_steps_follow_the_cpus_and_are_the_same_bits_twice():
+    with Folder() as folder:
+        folder.train(job(folder, "cpu"), "cpu")
+        folder.train(job(folder), "first", env=simulated(SEED=1, DELAY_US=200))
+        folder.train(job(folder), "second", env=simulated(SEED=2, DELAY_US=50))
+        pairs = list(zip(losses(folder / "cpu"), losses(folder / "first")))
+        equal(len(pairs), 20)
+        assert pairs[-1][1] < pairs[0][1], pairs
+        assert all(abs(a - b) <= BF16_TOLERANCE * a for a, b in pairs), pairs
+        same_runs(folder / "first", folder / "second")
+        assert any("cuda:0" in line for line in log_lines(folder / "first"))
+
+
+@case
+def in_single_precision_the_losses_are_the_cpus():
+    with Folder() as folder:
+        folder.train(job(folder, "cpu", dtype="float32"), "cpu")
+        folder.train(job(folder, dtype="float32"), "cuda", env=simulated())
+        pairs = list(zip(losses(folder / "cpu"), losses(folder / "cuda")))
+        assert all(abs(a - b) <= 1e-5 * a for a, b in pairs), pairs
+
+
+@case
+def a_device_that_fails_ends_the_job_with_a_sentence_and_it_resumes_to_the_same_bits():
+    with Folder() as folder:
+        folder.train(job(folder), "undisturbed", env=simulated())
+        for what in ("kernel:900", "product:400", "copy:200", "launch:900"):
+            run = what.partition(":")[0]
+            said = folder.train(job(folder), run, env=simulated(FAIL=what), code=70)
+            assert "cuda:0: " in said and "failed" in said, said[-800:]
+            assert saved(folder / run), (what, "failed before the first checkpoint")
+            folder.train(job(folder), run, "--resume", env=simulated())
+            same_runs(folder / run, folder / "undisturbed")
+
+
+@case
+def a_full_device_is_told_in_numbers_before_the_first_step():
+    with Folder() as folder:
+        document = job(folder)
+        document["model"].update(hidden_size=256, vocab_size=20000)
+        said = folder.train(document, "run", env=simulated(MEMORY="16M"), code=70)
+        assert "memory of cuda:0" in said and "were asked for" in said and "available" in said, said[-800:]
+        equal(rows(folder / "run"), [])
+
+
+@case
+def host_memory_that_cannot_be_pinned_is_told_once_and_works():
+    with Folder() as folder:
+        folder.train(job(folder, steps=3), "run", env=simulated(PINNED_LIMIT="4K", PAGEABLE="copy"))
+        told = [line for line in log_lines(folder / "run") if "could not be pinned" in line]
+        equal(len(told), 1)
+        assert "LimitMEMLOCK" in told[0], told
+
+
+@case
+def without_a_driver_auto_takes_the_cpu_and_cuda_says_why_not():
+    with Folder() as folder:
+        environment = simulated(DRIVER=0, DEVICES=0)
+        folder.train(job(folder, "auto", steps=2), "auto", env=environment)
+        told = [line for line in log_lines(folder / "auto") if "device auto takes the CPU" in line]
+        equal(len(told), 1)
+        assert any("device: cpu" in line for line in log_lines(folder / "auto"))
+        said = folder.train(job(folder, "cuda", steps=2), "cuda", env=environment, code=70)
+        assert "no CUDA device can be used" in said and "driver" in said, said[-800:]
+        said = folder.train(job(folder, "cuda:3", steps=2), "other", env=simulated(), code=70)
+        assert "there is no device cuda:3" in said, said[-800:]
+
+
+@case
+def a_device_without_bf16_products_is_named_and_refused():
+    with Folder() as folder:
+        said = folder.train(job(folder, steps=2), "run", env=simulated(CAPABILITY=75), code=70)
+        assert "compute capability is 7.5" in said and "8.0" in said, said[-800:]
+
+
+@case
+def a_module_that_is_not_there_or_is_none_is_named():
+    with Folder() as folder:
+        for path, part in (("/nowhere/module.so", "/nowhere/module.so"), ("libc.so.6", "is no CUDA module")):
+            environment = {**os.environ, "MEGATRAIN_CUDA_MODULE": path}
+            said = folder.train(job(folder, steps=2), "run", env=environment, code=70)
+            assert part in said, said[-800:]
+            folder.run("schema")
+
+
+@case
+def under_the_daemon_a_job_on_a_failing_device_is_started_again_and_completes():
+    with Folder() as folder, Daemon("--allow-path", folder.path, worker=WORKER,
+                                    environment=simulated(FAIL="kernel:900")) as daemon:
+        status, body = daemon.ask("POST", "/jobs", job(folder))
+        equal(status, 201)
+        until("the job completes", lambda: daemon.state_of(body["id"]) == "completed", seconds=120)
+        assert daemon.job(body["id"])["attempt"] > 1, daemon.job(body["id"])
+        assert "cuda:0: " in daemon.log() and "cudaErrorIllegalAddress" in daemon.log()
+
+
+@case
+def under_the_daemon_a_full_device_fails_the_job_and_the_next_one_runs():
+    with Folder() as folder, Daemon("--allow-path", folder.path, worker=WORKER,
+                                    environment=simulated(MEMORY="16M")) as daemon:
+        document = job(folder, steps=2)
+        document["model"].update(hidden_size=256, vocab_size=20000)
+        status, body = daemon.ask("POST", "/jobs", document)
+        equal(status, 201)
+        until("the job failed", lambda: daemon.state_of(body["id"]) == "failed", seconds=60)
+        failed = daemon.job(body["id"])
+        equal(failed["reason"], "out_of_memory")
+        assert "memory of cuda:0" in failed["error"]["message"], failed["error"]
+        status, body = daemon.ask("POST", "/jobs", job(folder, steps=2))
+        equal(status, 201)
+        until("the next job completes", lambda: daemon.state_of(body["id"]) == "completed", seconds=60)
+
+
+run_cases()
