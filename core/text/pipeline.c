@@ -45,13 +45,26 @@ static int push_token(struct encoding *encoding, int32_t token, struct mt_view s
     return r;
 }
 
+/* Through the model, or from memory. */
+static int look_up(const struct mt_pipeline *tokenizer, struct mt_view word, struct mt_ids *ids)
+{
+    const size_t first = ids->count;
+    int r = mt_word_cache_find(tokenizer->cache, word.text, word.bytes, ids);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    r = tokenizer->unigram ? mt_unigram_encode(tokenizer->unigram, word.text, word.bytes, ids)
+                           : mt_bpe_encode(tokenizer->bpe, word.text, word.bytes, ids);
+    if (r == 0)
+        mt_word_cache_store(tokenizer->cache, word.text, word.bytes, ids->data + first, ids->count - first);
+    return r;
+}
+
 static int encode_word(void *context, struct mt_view word)
 {
     struct encoding *encoding = context;
     const struct mt_pipeline *tokenizer = encoding->tokenizer;
     const size_t first = encoding->ids->count;
-    int r = tokenizer->unigram ? mt_unigram_encode(tokenizer->unigram, word.text, word.bytes, encoding->ids)
-                               : mt_bpe_encode(tokenizer->bpe, word.text, word.bytes, encoding->ids);
+    int r = look_up(tokenizer, word, encoding->ids);
     if (r == 0 && encoding->spans)
         r = mt_align_word(&tokenizer->vocab, tokenizer->bpe ? mt_bpe_affixes(tokenizer->bpe) : NULL, word,
                           encoding->ids->data + first, encoding->ids->count - first, encoding->spans);
@@ -137,6 +150,12 @@ static int encode_part(void *context, const char *text, size_t offset, size_t by
 static bool is_utf8(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes;) {
+        uint64_t block;
+        if (bytes - i >= sizeof block &&
+            (memcpy(&block, text + i, sizeof block), !(block & UINT64_C(0x8080808080808080)))) {
+            i += sizeof block;
+            continue;
+        }
         uint32_t character;
         const int length = mt_utf8_next(text + i, bytes - i, &character);
         if (length <= 0)
@@ -354,7 +373,9 @@ int mt_pipeline_allocate(struct mt_pipeline *tokenizer, size_t size)
     tokenizer->added = mt_added_new();
     tokenizer->added_normalized = mt_added_new();
     return tokenizer->special && tokenizer->names && tokenizer->added && tokenizer->added_normalized &&
-                   mt_vocab_init(&tokenizer->vocab, size) == 0 && mt_vocab_init(&tokenizer->pieces, size) == 0
+                   mt_vocab_init(&tokenizer->vocab, size) == 0 &&
+                   mt_vocab_init(&tokenizer->pieces, size) == 0 &&
+                   (tokenizer->cache = mt_word_cache_new()) != NULL
                ? 0
                : -ENOMEM;
 }
@@ -367,6 +388,7 @@ void mt_pipeline_free(struct mt_pipeline *tokenizer)
     }
     mt_sentencepiece_free(tokenizer->sentencepiece);
     mt_bpe_free(tokenizer->bpe);
+    mt_word_cache_free(tokenizer->cache);
     mt_unigram_free(tokenizer->unigram);
     mt_pretokenizer_free(tokenizer->pretokenizer);
     mt_normalizer_free(tokenizer->normalizer);

@@ -11,6 +11,7 @@
 #include "core/text/tokenizer.h"
 #include "core/text/unigram.h"
 #include "core/text/vocab.h"
+#include "core/text/word_cache.h"
 
 #define MT_PIPELINE_FILES 24
 
@@ -28,6 +29,7 @@ struct mt_pipeline {
     struct mt_bpe *bpe; /* the model is one of these */
     struct mt_unigram *unigram;
     struct mt_sentencepiece *sentencepiece; /* also does what normalizer and pre-tokenizer do */
+    struct mt_word_cache *cache;
     bool continues;    /* only the first part of a text is a beginning for it; else every part is */
     bool prefix_blank; /* a blank goes before that beginning */
     bool *names;       /* [vocab_size]: the special tokens that have a name; a blank alone before the first is

@@ -2,6 +2,9 @@
  * blanks as another character) works in a text of its own. */
 #include "core/text/pretokenizer.h"
 
+#include "core/text/character_class.h"
+#include "core/text/scanner.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +18,7 @@ enum prepend { PREPEND_ALWAYS, PREPEND_FIRST, PREPEND_NEVER };
 struct stage {
     enum kind kind;
     struct mt_regex *regex;
+    mt_scanner scanner; /* finds the same, in place of `regex` */
     enum behavior behavior;
     bool invert; /* matches and what is between them change roles */
     char replacement[5];
@@ -39,6 +43,15 @@ struct run {
 
 static int run_stage(const struct run *run, size_t index, struct mt_view text, bool at_start);
 
+/* As mt_regex_next. */
+static int next_match(const struct stage *stage, struct mt_regex_scratch *scratch, struct mt_view text,
+                      size_t from, size_t *start, size_t *end)
+{
+    if (stage->scanner)
+        return stage->scanner(mt_character_classes(), text.text, text.bytes, from, start, end);
+    return mt_regex_next(stage->regex, scratch, text.text, text.bytes, from, start, end);
+}
+
 /* Isolated: matches and what is between them, all as they are. Removed: one of the two. */
 static int split_directly(const struct run *run, size_t index, struct mt_view text, bool at_start)
 {
@@ -48,7 +61,7 @@ static int split_directly(const struct run *run, size_t index, struct mt_view te
     size_t done = 0;
     while (done < text.bytes) {
         size_t start, end;
-        int r = mt_regex_next(stage->regex, run->scratch->regex, text.text, text.bytes, done, &start, &end);
+        int r = next_match(stage, run->scratch->regex, text, done, &start, &end);
         if (r < 0)
             return r;
         if (r == 0)
@@ -77,7 +90,7 @@ static int find_ranges(const struct stage *stage, struct mt_regex_scratch *scrat
     ranges->count = 0;
     for (size_t done = 0; done < text.bytes;) {
         size_t start, end;
-        int r = mt_regex_next(stage->regex, scratch, text.text, text.bytes, done, &start, &end);
+        int r = next_match(stage, scratch, text, done, &start, &end);
         if (r < 0)
             return r;
         if (r == 0)
@@ -235,8 +248,9 @@ static int add_stage(struct mt_pretokenizer *pretokenizer, struct stage stage, s
 static int add_split(struct mt_pretokenizer *pretokenizer, const char *pattern, size_t bytes,
                      enum behavior behavior, bool invert, struct mt_error *error)
 {
-    struct stage stage = {.kind = SPLIT, .behavior = behavior, .invert = invert};
-    int r = mt_regex_compile(pattern, bytes, &stage.regex, error);
+    struct stage stage = {
+        .kind = SPLIT, .behavior = behavior, .invert = invert, .scanner = mt_scanner_find(pattern, bytes)};
+    int r = stage.scanner ? 0 : mt_regex_compile(pattern, bytes, &stage.regex, error);
     return r < 0 ? r : add_stage(pretokenizer, stage, error);
 }
 

@@ -84,6 +84,11 @@ static const char *newer_ranges(const char *name, size_t bytes)
     return "";
 }
 
+const char *mt_regex_newer_ranges(const char *category)
+{
+    return newer_ranges(category, strlen(category));
+}
+
 /* Alphabetic, marks, decimal digits, connectors. */
 #define WORD                                                                                                 \
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}"         \
