@@ -183,6 +183,13 @@ def the_api_says_what_is_wrong_with_document_data_and_question():
 
 
 @case
+def a_preview_of_data_without_anything_to_learn_says_what_to_do():
+    status, found = daemon.ask("POST", "/datasets/preview", job(max_seq_len=32))
+    equal((status, found["errors"][0]["pointer"]), (422, "/dataset/path"))
+    assert "make dataset.max_seq_len larger" in found["errors"][0]["detail"], found
+
+
+@case
 def a_template_that_is_not_known_is_refused_at_submission():
     document = job(template="chatlm")
     status, found = daemon.ask("POST", "/jobs", document)
