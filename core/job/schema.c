@@ -210,7 +210,14 @@ static void add_block_rules(struct build *build, const char *block, json_t *sche
         forbid_both(build, rules, "num_steps", "num_epochs");
     } else if (strcmp(block, "/dataset") == 0) {
         append(build, rules,
-               json_pack("{s:[{s:[s]}, {s:[s]}]}", "oneOf", "required", "name", "required", "path"));
+               json_pack("{s:[{s:[s]}, {s:[s]}, {s:[s]}]}", "oneOf", "required", "name", "required", "path",
+                         "required", "mix"));
+        set(build, schema, "dependentRequired", json_pack("{s:[s]}", "mix_strategy", "mix"));
+        /* Grouping by length is for data that is not packed. */
+        append(build, rules,
+               json_pack("{s:[{s:{s:{s:b}}}, {s:{s:{s:b}}, s:[s]}]}", "anyOf", "properties",
+                         "group_by_length", "const", 0, "properties", "packing", "const", 0, "required",
+                         "packing"));
     } else if (strcmp(block, "/model") == 0) {
         json_t *layers = json_pack("{s:[{s:[s]}, {s:[s]}]}", "anyOf", "required", "num_layers", "required",
                                    "num_hidden_layers");
