@@ -89,6 +89,10 @@ struct mt_control {
     enum mt_control_result (*preview)(void *context, const json_t *document,
                                       const struct mt_control_preview *wish, json_t **preview,
                                       json_t **errors, struct mt_error *error);
+
+    /* What this machine computes on, as core/device/list.h has it; new reference. A process is asked: it
+     * takes up to a few seconds. */
+    enum mt_control_result (*devices)(void *context, json_t **devices, struct mt_error *error);
 };
 
 /* ---- the server itself (api/server.c), called by daemon/megatraind ---- */

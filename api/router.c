@@ -3,6 +3,7 @@
 
 #include "api/auth.h"
 #include "api/datasets.h"
+#include "api/devices.h"
 #include "api/job_files.h"
 #include "api/jobs.h"
 #include "api/metrics.h"
@@ -177,6 +178,11 @@ static const struct mt_route routes[] = {
      .parameters = preview_parameters,
      .answers = {{.status = 200, .schema = "Preview", .summary = "the data as the job would train on it"}}},
     {.method = "GET",
+     .pattern = "/devices",
+     .handler = mt_devices_list,
+     .summary = "What this machine computes on; what cannot be used says why.",
+     .answers = {{.status = 200, .schema = "DeviceList", .summary = "the CPU, and each CUDA device"}}},
+    {.method = "GET",
      .pattern = "/metrics",
      .handler = mt_metrics,
      .flags = MT_ROUTE_ANY_QUERY,
@@ -221,7 +227,6 @@ static const struct mt_route routes[] = {
     NOT_BUILT("POST", "/jobs/{id}/export", "exporting over the API"),
     NOT_BUILT("GET", "/exports/{id}", "exporting over the API"),
     NOT_BUILT("GET", "/exports/{id}/files/{name}", "exporting over the API"),
-    NOT_BUILT("GET", "/devices", "listing devices over the API"),
     NOT_BUILT("GET", "/models", "listing models over the API"),
     NOT_BUILT("GET", "/datasets", "listing data sets over the API"),
     NOT_BUILT("POST", "/datasets", "uploading a data set"),

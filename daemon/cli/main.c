@@ -20,6 +20,7 @@ static const struct command {
     {"tokenize", mt_cli_tokenize, "show a text's token ids, or the text of token ids", false},
     {"render", mt_cli_render, "show a conversation as the model's chat template renders it", false},
     {"schema", mt_cli_schema, "print what a job document may hold, as JSON Schema or Markdown", false},
+    {"devices", mt_cli_devices, "list what this machine computes on", false},
     {"models", mt_cli_models, "list the model families that can be trained", false},
     {"submit", mt_cli_submit, "give a job to the daemon", true},
     {"jobs", mt_cli_jobs, "list jobs", true},

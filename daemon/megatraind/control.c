@@ -179,5 +179,6 @@ void mt_control_fill(struct mt_control *control, struct mt_daemon *daemon)
         .ready = ready,
         .plan = mt_plan,
         .preview = mt_preview,
+        .devices = mt_devices,
     };
 }

@@ -20,6 +20,8 @@ enum mt_control_result mt_preview(void *context, const json_t *document,
                                   const struct mt_control_preview *wish, json_t **preview, json_t **errors,
                                   struct mt_error *error);
 
+enum mt_control_result mt_devices(void *context, json_t **devices, struct mt_error *error);
+
 /* A posted document, with paths relative to the state folder and kept below it and the configured roots. As
  * mt_job_parse. */
 int mt_control_parse(const struct mt_daemon *daemon, const json_t *document, enum mt_job_purpose purpose,

@@ -35,4 +35,7 @@ int mt_worker_plan_job(const struct mt_job *job, const json_t *machine, bool mea
  * Returns the exit code: 0 when it could answer. */
 int mt_worker_preview(void);
 
+/* Prints the devices of this machine (core/device/list.h). Returns the exit code. */
+int mt_worker_devices(void);
+
 #endif

@@ -236,7 +236,7 @@ def what_is_not_built_yet_is_501_and_named():
     job = server.submit()
     for method, path in [("GET", f"/jobs/{job}/chart.svg"), ("GET", f"/jobs/{job}/events"), ("GET", "/events"),
                          ("POST", f"/jobs/{job}/export"), ("GET", f"/exports/{job}"),
-                         ("GET", f"/exports/{job}/files/model.gguf"), ("GET", "/devices"),
+                         ("GET", f"/exports/{job}/files/model.gguf"),
                          ("GET", "/models"), ("GET", "/datasets"), ("POST", "/datasets"), ("DELETE", "/datasets/a")]:
         assert "ot supported yet" in server.ask(method, path).problem(501)["detail"]
     for method, path in [("GET", "/v1/models"), ("POST", "/v1/chat/completions"), ("GET", "/v1/files/a/content")]:
@@ -256,6 +256,13 @@ def a_plan_takes_a_document_and_the_machine_of_the_query():
     equal(server.post("/plan", {"invalid": True}).problem(422)["errors"][0]["pointer"], "/model")
     server.post("/plan", []).problem(422)
     server.ask("POST", "/plan").problem(415)
+
+
+@case
+def devices_are_listed_and_cuda_says_why_it_is_not_there():
+    found = server.get("/devices").json
+    equal([device["id"] for device in found["data"]], ["cpu"])
+    equal(found["cuda"], {"versions": None, "unavailable": "there is no module"})
 
 
 @case

@@ -296,6 +296,17 @@ static enum mt_control_result fake_preview(void *context, const json_t *document
     return MT_CONTROL_OK;
 }
 
+static enum mt_control_result fake_devices(void *context, json_t **devices, struct mt_error *error)
+{
+    (void)context;
+    (void)error;
+    *devices = json_pack("{s:[{s:s, s:s, s:s, s:b, s:n, s:I, s:I}], s:b, s:n, s:{s:n, s:s}}", "data", "id",
+                         "cpu", "kind", "cpu", "name", "CPU", "usable", 1, "reason", "total_bytes",
+                         (json_int_t)2, "free_bytes", (json_int_t)1, "has_more", 0, "next", "cuda",
+                         "versions", "unavailable", "there is no module");
+    return MT_CONTROL_OK;
+}
+
 static bool fake_ready(void *context, struct mt_error *error)
 {
     struct fake *fake = context;
@@ -320,7 +331,8 @@ int main(int argc, char **argv)
                                        .snapshot = fake_snapshot,
                                        .ready = fake_ready,
                                        .plan = fake_plan,
-                                       .preview = fake_preview};
+                                       .preview = fake_preview,
+                                       .devices = fake_devices};
     if (argc < 3)
         return 64;
     fake.folder = argv[1];

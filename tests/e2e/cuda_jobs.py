@@ -149,4 +149,19 @@ def under_the_daemon_a_full_device_fails_the_job_and_the_next_one_runs():
         until("the next job completes", lambda: daemon.state_of(body["id"]) == "completed", seconds=60)
 
 
+@case
+def devices_are_listed_by_the_command_and_by_the_daemon():
+    with Folder() as folder:
+        folder.run("devices", env=simulated(), says=["cpu ", "cuda:0", "yes", "8.0", "CUDA driver"])
+        folder.run("devices", env=simulated(CAPABILITY=75), says=["cuda:0", "no ", "compute capability is 7.5"])
+        folder.run("devices", env=simulated(DRIVER=0, DEVICES=0), says=["cpu ", "CUDA: no CUDA device can be used"])
+        environment = simulated(DEVICES=2)
+        with Daemon(worker=WORKER, environment=environment) as daemon:
+            found = daemon.get("/devices")
+            equal([device["id"] for device in found["data"]], ["cpu", "cuda:0", "cuda:1"])
+            assert all(device["usable"] for device in found["data"]) and found["cuda"]["unavailable"] is None, found
+            url = {**environment, "MEGATRAIN_URL": f"http://127.0.0.1:{daemon.port}"}
+            folder.run("devices", env=url, says=["cuda:1"])
+
+
 run_cases()
