@@ -2,10 +2,12 @@
  * there. What is inside of them is for those who read them. */
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
+#include "core/job/ollama.h"
 #include "core/job/path.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -81,6 +83,14 @@ static void check_model_folder(const struct place *place, const char *path)
                         pickle ? CONVERT_HINT : "");
 }
 
+/* By its first bytes: Ollama's files have no endings. */
+static bool is_gguf(const char *path)
+{
+    char magic[4];
+    mt_autofd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    return fd >= 0 && pread(fd, magic, sizeof magic, 0) == sizeof magic && memcmp(magic, "GGUF", 4) == 0;
+}
+
 static void check_model_path(const struct place *place, const char *path)
 {
     struct stat status;
@@ -88,18 +98,18 @@ static void check_model_path(const struct place *place, const char *path)
         return; /* while planning */
     if (S_ISDIR(status.st_mode))
         check_model_folder(place, path);
-    else if (ends_with(path, ".gguf"))
-        mt_reader_error(place->reader, place->reason, place->pointer, NULL,
-                        "training from a .gguf file is not supported yet; give a Hugging Face folder");
+    else if (is_gguf(path))
+        return; /* what is in it, the worker says */
     else if (is_pickle(path))
         mt_reader_error(place->reader, place->reason, place->pointer, NULL, "%s: %s", path, CONVERT_HINT);
     else
         mt_reader_error(place->reader, place->reason, place->pointer, NULL,
-                        "%s is a file; a model is a folder with config.json and .safetensors files", path);
+                        "%s is a file, and no GGUF file; a model is one, or a folder with config.json and "
+                        ".safetensors files",
+                        path);
 }
 
-/* Org/Model or Model: letters, digits, '.', '_' and '-', no part that begins with a dot. */
-static bool is_model_name(const char *name)
+bool mt_is_model_name(const char *name)
 {
     size_t slashes = 0;
     bool start = true;
@@ -124,7 +134,7 @@ static void place_model_name(struct mt_job_reader *reader)
         path = resolve(&place, context->model_base, name); /* as transformers' from_pretrained takes it */
         if (!path)
             return;
-    } else if (!is_model_name(name)) {
+    } else if (!mt_is_model_name(name)) {
         mt_reader_error(reader, MT_REASON_BAD_JOB, place.pointer, NULL,
                         "%s is not the name of a model, which has the form Org/Model",
                         mt_text_quote(reader->arena, name, strlen(name)));
@@ -158,18 +168,39 @@ static void place_tokenizer(struct mt_job_reader *reader)
     size_t folder_bytes = (size_t)(mt_job_key_name(path) - path) - 1;
     if (strcmp(mt_job_key_name(path), "tokenizer.json") == 0 && folder_bytes > 0)
         path = mt_arena_strndup(reader->arena, path, folder_bytes);
-    else if (reader->context->purpose == MT_JOB_RUN && stat(path, &status) == 0 && !S_ISDIR(status.st_mode))
+    else if (reader->context->purpose == MT_JOB_RUN && stat(path, &status) == 0 && !S_ISDIR(status.st_mode) &&
+             !is_gguf(path))
         mt_reader_error(reader, place.reason, place.pointer, NULL,
-                        "%s is not a tokenizer.json, nor a folder that holds one", path);
+                        "%s is neither a tokenizer.json, nor a folder that holds one, nor a GGUF file", path);
     mt_reader_put(reader, "/model/tokenizer", json_string(path ? path : text));
+}
+
+static void place_ollama(struct mt_job_reader *reader, const char *text)
+{
+    struct mt_error error = {0};
+    mt_autofree char *path = NULL;
+    const char *pointer = mt_reader_origin(reader, "/model/path"), *store = reader->context->ollama_store;
+    if (!store)
+        mt_reader_error(reader, MT_REASON_BAD_MODEL, pointer, NULL,
+                        "there is no Ollama store to look for %s in",
+                        mt_text_quote(reader->arena, text, strlen(text)));
+    else if (mt_ollama_find(store, text, &path, &error) < 0)
+        mt_reader_error(reader, error.reason, pointer, NULL, "%s", error.message);
+    else
+        mt_reader_put(reader, "/model/path", json_string(path));
 }
 
 static void place_model(struct mt_job_reader *reader)
 {
-    if (mt_reader_given(reader, "/model/path")) {
+    const char *given = mt_reader_given(reader, "/model/path")
+                            ? json_string_value(mt_reader_get(reader, "/model/path"))
+                            : NULL;
+    if (given && mt_is_ollama(given)) {
+        if (reader->context->purpose != MT_JOB_LOAD)
+            place_ollama(reader, given);
+    } else if (given) {
         const struct place place = {reader, mt_reader_origin(reader, "/model/path"), MT_REASON_BAD_MODEL};
-        const char *path = resolve(&place, reader->context->model_base,
-                                   json_string_value(mt_reader_get(reader, "/model/path")));
+        const char *path = resolve(&place, reader->context->model_base, given);
         if (path && reader->context->purpose != MT_JOB_LOAD)
             check_model_path(&place, path);
         if (path)

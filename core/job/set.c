@@ -2,6 +2,7 @@
  * command line wins: what contradicts the setting leaves the document. */
 #include "core/base/cleanup.h"
 #include "core/job/job.h"
+#include "core/job/ollama.h"
 #include "core/job/path.h"
 
 #include <stdint.h>
@@ -152,6 +153,8 @@ int mt_job_make_absolute(json_t *document, struct mt_error *error)
         const json_t *value = json_object_get(block, name);
         bool word = strcmp(key->pointer, "/model/tokenizer") == 0 && json_is_string(value) &&
                     strcmp(json_string_value(value), "bytes") == 0;
+        word = word || (strcmp(key->pointer, "/model/path") == 0 && json_is_string(value) &&
+                        mt_is_ollama(json_string_value(value)));
         if (value && !word && json_object_set_new(block, name, absolute_value(arena, value)) < 0)
             result = -ENOMEM;
     }

@@ -5,6 +5,7 @@
 #include "core/base/document.h"
 #include "core/base/file.h"
 #include "core/base/size.h"
+#include "core/formats/gguf.h"
 #include "core/store/files.h"
 #include "core/text/template.h"
 #include "core/train/checkpoint_list.h"
@@ -44,8 +45,15 @@ static int write_config(const char *folder, const struct mt_checkpoint_contents 
         json_object_set_new(config, ids[i].key, json_integer(ids[i].id));
         json_object_set_new(generation, ids[i].key, json_integer(ids[i].id));
     }
+    /* Of a GGUF file, whose config says when an answer ends, there is none to copy. */
+    const bool of_file = contents->model_folder && mt_gguf_is(contents->model_folder);
+    for (size_t i = 0; i < 2 && of_file; i++) {
+        json_t *id = json_object_get(config, ids[i].key);
+        if (id && !json_is_null(id))
+            json_object_set(generation, ids[i].key, id);
+    }
     int result = write_json(folder, "config.json", config, error);
-    if (result == 0 && !contents->model_folder)
+    if (result == 0 && (of_file || !contents->model_folder))
         result = write_json(folder, "generation_config.json", generation, error);
     return result;
 }

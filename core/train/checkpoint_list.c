@@ -4,6 +4,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
+#include "core/formats/gguf.h"
 #include "core/train/manifest.h"
 
 #include <dirent.h>
@@ -259,7 +260,7 @@ int mt_checkpoint_resolve(const char *folder, char **path, struct mt_error *erro
     if (!mt_path_exists(folder))
         return mt_error_set(error, -ENOENT, MT_REASON_BAD_MODEL, "there is no folder '%s'", folder);
     struct mt_checkpoint_list list = {0};
-    if (mt_path_exists(config)) {
+    if (mt_path_exists(config) || mt_gguf_is(folder)) {
         *path = strdup(folder);
     } else if (mt_path_exists(final)) {
         *path = strdup(final);

@@ -1,6 +1,7 @@
 /* `megatrain generate`: asks a model's folder, a checkpoint or a run for text. */
 #include "core/base/cleanup.h"
 #include "core/infer/generator.h"
+#include "core/job/job.h"
 #include "core/train/checkpoint_list.h"
 #include "daemon/cli/cli.h"
 
@@ -14,11 +15,11 @@
 #define PROMPT_MAX_BYTES ((size_t)16 << 20)
 
 static const char usage[] =
-    "Usage: megatrain generate --model DIR [--prompt TEXT | --message TEXT | < TEXT] [options]\n"
+    "Usage: megatrain generate --model MODEL [--prompt TEXT | --message TEXT | < TEXT] [options]\n"
     "\n"
-    "Writes what the model says, as it comes. DIR is a checkpoint, a Hugging Face folder, or the folder of "
-    "a\n"
-    "run or job (its final checkpoint, else its newest one).\n"
+    "Writes what the model says, as it comes. MODEL is a checkpoint, a Hugging Face folder, the folder of a\n"
+    "run or job (its final checkpoint, else its newest one), a GGUF file, ollama:NAME:TAG, or Org/Model in\n"
+    "./models or the local hub cache.\n"
     "\n"
     "  --prompt TEXT          go on from this text as it is (standard input when neither is given)\n"
     "  --message TEXT         ask with the model's chat template, as in training\n"
@@ -198,8 +199,11 @@ static int generate(struct request *request, struct mt_error *error)
 {
     mt_autofree char *standard_input = NULL;
     mt_autofree char *folder = NULL;
+    mt_autofree char *model = NULL;
     struct mt_message messages[2];
-    int result = mt_checkpoint_resolve(request->model, &folder, error);
+    int result = mt_job_find_model(request->model, &model, error);
+    if (result == 0)
+        result = mt_checkpoint_resolve(model, &folder, error);
     if (result == 0 && !request->prompt && !request->message)
         result = read_standard_input(&standard_input, error);
     if (result < 0)

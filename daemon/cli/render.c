@@ -1,5 +1,6 @@
 /* `megatrain render`: a conversation as the trainer sees it. */
 #include "core/base/cleanup.h"
+#include "core/job/job.h"
 #include "core/text/chat.h"
 #include "daemon/cli/cli.h"
 
@@ -144,6 +145,7 @@ int mt_cli_render(int argc, char **argv)
     struct mt_error error = {0};
     struct mt_chat *chat = NULL;
     mt_autojson json_t *conversation = NULL;
+    mt_autofree char *model = NULL;
     const int code = parse(argc, argv, &request);
     if (code != 0)
         return code;
@@ -151,7 +153,10 @@ int mt_cli_render(int argc, char **argv)
         fputs(usage, stdout);
         return 0;
     }
-    int r = mt_chat_open(request.template, request.model, &chat, &error);
+    int r = request.model ? mt_job_find_model(request.model, &model, &error) : 0;
+    request.model = model;
+    if (r == 0)
+        r = mt_chat_open(request.template, request.model, &chat, &error);
     if (r == 0)
         r = read_conversation(&conversation, &error);
     if (r == 0)

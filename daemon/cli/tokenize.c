@@ -1,5 +1,6 @@
 /* `megatrain tokenize`: a text as the trainer sees it, and back. */
 #include "core/base/cleanup.h"
+#include "core/job/job.h"
 #include "core/text/tokenizer.h"
 #include "daemon/cli/cli.h"
 
@@ -156,7 +157,10 @@ int mt_cli_tokenize(int argc, char **argv)
         fputs(usage, stdout);
         return 0;
     }
-    int r = mt_tokenizer_load(request.model, &tokenizer, &error);
+    mt_autofree char *model = NULL;
+    int r = strcmp(request.model, "bytes") == 0 ? 0 : mt_job_find_model(request.model, &model, &error);
+    if (r == 0)
+        r = mt_tokenizer_load(model ? model : request.model, &tokenizer, &error);
     if (r == 0)
         r = read_input(&text, &error);
     if (r == 0)

@@ -256,6 +256,7 @@ static int run(struct mt_daemon *daemon)
         return complain(&error, EX_CONFIG);
     check_allowed_paths(&daemon->options);
     daemon->hub_cache = mt_job_hub_cache();
+    daemon->ollama_store = mt_job_ollama_store();
     mt_process_boot(daemon->boot);
     mt_autofd int signal_fd = block_signals(&error);
     daemon->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -295,6 +296,7 @@ int main(int argc, char **argv)
     free(daemon.models_folder);
     free(daemon.datasets_folder);
     free(daemon.hub_cache);
+    free(daemon.ollama_store);
     free(daemon.worker_program);
     free(daemon.save_requests);
     mt_options_free(&daemon.options);

@@ -46,6 +46,7 @@ int mt_control_parse(const struct mt_daemon *daemon, const json_t *document, enu
         .dataset_dir = daemon->datasets_folder,
         .models_folder = daemon->models_folder,
         .hub_cache = daemon->hub_cache,
+        .ollama_store = daemon->ollama_store,
         .confined = true,
         .roots = (const char *const *)daemon->options.allow_path.items,
         .num_roots = daemon->options.allow_path.count,
