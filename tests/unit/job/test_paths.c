@@ -207,6 +207,28 @@ static const char *model_error_of(const char *key, const char *value, const char
     return text;
 }
 
+/* Over the API, where the store is no root: it is the daemon's own. */
+static const char *ollama_error_of(void **state, const char *name, char text[2048])
+{
+    mt_autofree char *store = mt_job_ollama_store();
+    struct mt_job_context context = confined(state);
+    struct mt_job_errors errors = {0};
+    struct mt_error error = {0};
+    struct mt_job *job = NULL;
+    context.ollama_store = store;
+    mt_autojson json_t *document =
+        json_pack("{s:{s:s}, s:{s:s}}", "model", "path", name, "dataset", "path", "a.txt");
+    if (mt_job_parse(document, &context, &job, &errors) < 0) {
+        mt_job_errors_report(&errors, &error);
+        snprintf(text, 2048, "%s", error.message);
+    } else {
+        snprintf(text, 2048, "good: %s", job->model.path);
+    }
+    mt_job_errors_free(&errors);
+    mt_job_free(job);
+    return text;
+}
+
 static void a_model_folder_is_looked_into(void **state)
 {
     char text[2048];
@@ -222,8 +244,50 @@ static void a_model_folder_is_looked_into(void **state)
     write_text(mt_test_path(state, "model/model.safetensors"), "x");
     mt_assert_mentions(model_error_of("path", mt_test_path(state, "model"), NULL, text), "good: ");
     write_text(mt_test_path(state, "model.gguf"), "x");
-    mt_assert_mentions(model_error_of("path", mt_test_path(state, "model.gguf"), NULL, text),
-                       "not supported yet");
+    mt_assert_mentions(model_error_of("path", mt_test_path(state, "model.gguf"), NULL, text), "no GGUF file");
+    write_text(mt_test_path(state, "model.gguf"), "GGUF");
+    mt_assert_mentions(model_error_of("path", mt_test_path(state, "model.gguf"), NULL, text), "good: ");
+}
+
+#define DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define MODEL_LAYER                                                                                          \
+    "{\"mediaType\": \"application/vnd.ollama.image.model\", \"digest\": \"sha256:" DIGITS "\"}"
+
+static void an_ollama_model_is_found_by_its_manifest(void **state)
+{
+    char text[2048];
+    make_folder(mt_test_path(state, "ollama/manifests/registry.ollama.ai/library/tiny"));
+    make_folder(mt_test_path(state, "ollama/manifests/hf.co/Org/tiny"));
+    make_folder(mt_test_path(state, "ollama/blobs"));
+    assert_int_equal(setenv("OLLAMA_MODELS", mt_test_path(state, "ollama"), 1), 0);
+    write_text(mt_test_path(state, "ollama/manifests/registry.ollama.ai/library/tiny/latest"),
+               "{\"layers\": [{\"mediaType\": \"application/vnd.ollama.image.license\"}, " MODEL_LAYER "]}");
+    write_text(mt_test_path(state, "ollama/manifests/hf.co/Org/tiny/q8"), "{\"layers\": [" MODEL_LAYER "]}");
+    mt_assert_mentions(ollama_error_of(state, "ollama:tiny", text), "is not there; fetch it again");
+    write_text(mt_test_path(state, "elsewhere"), "GGUF");
+    assert_int_equal(
+        symlink(mt_test_path(state, "elsewhere"), mt_test_path(state, "ollama/blobs/sha256-" DIGITS)), 0);
+    mt_assert_mentions(ollama_error_of(state, "ollama:tiny", text), "is not there; fetch it again");
+    assert_int_equal(unlink(mt_test_path(state, "ollama/blobs/sha256-" DIGITS)), 0);
+    write_text(mt_test_path(state, "ollama/blobs/sha256-" DIGITS), "GGUF");
+    mt_assert_mentions(ollama_error_of(state, "ollama:tiny", text), "good: ");
+    mt_assert_mentions(text, "/blobs/sha256-" DIGITS);
+    mt_assert_mentions(ollama_error_of(state, "ollama:tiny:latest", text), "good: ");
+    mt_assert_mentions(ollama_error_of(state, "ollama:library/tiny:latest", text), "good: ");
+    mt_assert_mentions(ollama_error_of(state, "ollama:hf.co/Org/tiny:q8", text), "good: ");
+    mt_assert_mentions(ollama_error_of(state, "ollama:other", text), "ollama pull other");
+    static const char *const wrong[] = {
+        "ollama:",      "ollama:../../etc/passwd", "ollama:tiny:../x", "ollama:a/b/c/d", "ollama:/tiny",
+        "ollama:tiny:", "ollama:.hidden",          "ollama:a b",       "ollama:tiny/:x", "ollama:%2e%2e/x"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        mt_assert_mentions(ollama_error_of(state, wrong[i], text), "is not the name of an Ollama model");
+    write_text(mt_test_path(state, "ollama/manifests/registry.ollama.ai/library/tiny/latest"),
+               "{\"layers\": [" MODEL_LAYER ", {\"mediaType\": \"application/vnd.ollama.image.adapter\"}]}");
+    mt_assert_mentions(ollama_error_of(state, "ollama:tiny", text), "with an adapter is not supported");
+    write_text(mt_test_path(state, "ollama/manifests/registry.ollama.ai/library/tiny/latest"),
+               "{\"layers\": [{\"mediaType\": \"application/vnd.ollama.image.model\", \"digest\": "
+               "\"sha256:../../../x\"}]}");
+    mt_assert_mentions(ollama_error_of(state, "ollama:tiny", text), "the digest of the model is none");
 }
 
 static void a_model_name_is_found_in_the_hub_cache(void **state)
@@ -285,6 +349,7 @@ int main(void)
         mt_test_in_folder(empty_data_is_said_to_be_empty),
         mt_test_in_folder(a_model_folder_is_looked_into),
         mt_test_in_folder(a_model_name_is_found_in_the_hub_cache),
+        mt_test_in_folder(an_ollama_model_is_found_by_its_manifest),
         mt_test_in_folder(unknown_data_sets_name_the_known_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
