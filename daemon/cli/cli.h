@@ -42,6 +42,7 @@ int mt_cli_generate(int argc, char **argv);
 int mt_cli_tokenize(int argc, char **argv);
 int mt_cli_render(int argc, char **argv);
 int mt_cli_schema(int argc, char **argv);
+int mt_cli_inspect(int argc, char **argv);
 int mt_cli_models(int argc, char **argv);
 int mt_cli_devices(int argc, char **argv);
 int mt_cli_submit(int argc, char **argv);

@@ -19,6 +19,8 @@ static const struct command {
     {"generate", mt_cli_generate, "ask a model or a checkpoint for text", false},
     {"tokenize", mt_cli_tokenize, "show a text's token ids, or the text of token ids", false},
     {"render", mt_cli_render, "show a conversation as the model's chat template renders it", false},
+    {"inspect", mt_cli_inspect, "show a model's tensors, metadata and tokenizer, and what is not supported",
+     false},
     {"schema", mt_cli_schema, "print what a job document may hold, as JSON Schema or Markdown", false},
     {"devices", mt_cli_devices, "list what this machine computes on", false},
     {"models", mt_cli_models, "list the model families that can be trained", false},
