@@ -11,9 +11,10 @@
 static const struct mt_reader_format *format_of(enum mt_format format)
 {
     static const struct mt_reader_format *const formats[] = {
-        [MT_FORMAT_TEXT] = &mt_reader_text,  [MT_FORMAT_JSON] = &mt_reader_json,
-        [MT_FORMAT_LINES] = &mt_reader_json, [MT_FORMAT_CSV] = &mt_reader_csv,
-        [MT_FORMAT_TSV] = &mt_reader_csv,    [MT_FORMAT_PARQUET] = &mt_reader_parquet,
+        [MT_FORMAT_TEXT] = &mt_reader_text,   [MT_FORMAT_JSON] = &mt_reader_json,
+        [MT_FORMAT_LINES] = &mt_reader_json,  [MT_FORMAT_CSV] = &mt_reader_csv,
+        [MT_FORMAT_TSV] = &mt_reader_csv,     [MT_FORMAT_PARQUET] = &mt_reader_parquet,
+        [MT_FORMAT_ARROW] = &mt_reader_arrow,
     };
     return formats[format];
 }

@@ -5,6 +5,7 @@
 #include "core/data/reader_internal.h"
 #include "core/data/value_build.h"
 #include "core/formats/parquet.h"
+#include "core/formats/safetensors.h"
 #include "core/text/utf8.h"
 
 #include <stdlib.h>
@@ -88,17 +89,6 @@ static void close_parquet(struct mt_reader *reader)
 /* --- leaves -----------------------------------------------------------------------------------------------
  */
 
-static double half_to_double(const uint8_t *bytes)
-{
-    const unsigned bits = bytes[0] | (unsigned)bytes[1] << 8;
-    const int exponent = bits >> 10 & 31;
-    const double fraction = bits & 1023;
-    const double magnitude = exponent == 31  ? (fraction > 0 ? __builtin_nan("") : __builtin_inf())
-                             : exponent == 0 ? __builtin_ldexp(fraction, -24)
-                                             : __builtin_ldexp(fraction + 1024, exponent - 25);
-    return bits & 0x8000 ? -magnitude : magnitude;
-}
-
 static int set_integer(const struct mt_parquet_node *leaf, struct mt_arena *arena, int64_t number,
                        struct mt_value *value)
 {
@@ -163,7 +153,8 @@ static int set_leaf(struct mt_reader *reader, const struct mt_parquet_node *leaf
     if (leaf->meaning == MT_PARQUET_UUID && from->bytes == 16)
         return mt_value_set_uuid(value, arena, from->data);
     if (leaf->meaning == MT_PARQUET_FLOAT16 && from->bytes == 2)
-        return mt_value_set_real(value, arena, half_to_double(from->data), true);
+        return mt_value_set_real(
+            value, arena, (double)mt_f16_to_float((uint16_t)(from->data[0] | from->data[1] << 8)), true);
     if (leaf->meaning == MT_PARQUET_STRING &&
         mt_utf8_find_ill_formed((const char *)from->data, from->bytes) < from->bytes)
         return damaged(reader, leaf, "holds a text that is not UTF-8", error);
@@ -269,26 +260,6 @@ static int read_elements(struct mt_reader *reader, const struct mt_parquet_node 
     return r < 0 ? r : 0;
 }
 
-/* A MAP with keys of text is an object; another one stays a list of {key, value}. */
-static void make_object(struct mt_value *map)
-{
-    for (const struct mt_value *pair = map->first; pair; pair = pair->next)
-        if (pair->kind != MT_VALUE_OBJECT || !pair->first || pair->first->kind != MT_VALUE_TEXT ||
-            !pair->first->next)
-            return;
-    struct mt_value_tail tail = {&map->first};
-    for (struct mt_value *pair = map->first, *next; pair; pair = next) {
-        struct mt_value *member = pair->first->next;
-        next = pair->next;
-        member->key = pair->first->text;
-        member->key_bytes = pair->first->bytes;
-        member->next = NULL;
-        *tail.link = member;
-        tail.link = &member->next;
-    }
-    map->kind = MT_VALUE_OBJECT;
-}
-
 static int read_members(struct mt_reader *reader, const struct mt_parquet_node *group,
                         struct mt_value *object, struct mt_error *error)
 {
@@ -320,7 +291,7 @@ static int read_present(struct mt_reader *reader, const struct mt_parquet_node *
         const bool map = node->meaning == MT_PARQUET_MAP;
         int r = read_elements(reader, child, map ? child : element_of(node, child), value, error);
         if (r == 0 && map)
-            make_object(value);
+            mt_value_make_object(value);
         return r;
     }
     return read_members(reader, node, value, error);

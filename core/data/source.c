@@ -14,15 +14,16 @@
 
 #define MAX_FOLDER_DEPTH 32
 
-#define KNOWN_ENDINGS ".txt, .json, .jsonl, .csv, .tsv (also with .gz or .zst behind) or .parquet"
+#define KNOWN_ENDINGS ".txt, .json, .jsonl, .csv, .tsv (also with .gz or .zst behind), .parquet or .arrow"
 
 static const struct {
     const char *suffix;
     enum mt_format format;
 } known[] = {
-    {".txt", MT_FORMAT_TEXT},        {".json", MT_FORMAT_JSON}, {".jsonl", MT_FORMAT_LINES},
-    {".ndjson", MT_FORMAT_LINES},    {".csv", MT_FORMAT_CSV},   {".tsv", MT_FORMAT_TSV},
-    {".parquet", MT_FORMAT_PARQUET},
+    {".txt", MT_FORMAT_TEXT},     {".json", MT_FORMAT_JSON},       {".jsonl", MT_FORMAT_LINES},
+    {".ndjson", MT_FORMAT_LINES}, {".csv", MT_FORMAT_CSV},         {".tsv", MT_FORMAT_TSV},
+    {".arrow", MT_FORMAT_ARROW},  {".parquet", MT_FORMAT_PARQUET}, {".feather", MT_FORMAT_ARROW},
+    {".ipc", MT_FORMAT_ARROW},
 };
 
 static const struct {
@@ -31,7 +32,7 @@ static const struct {
 } packed[] = {{".gz", MT_COMPRESSION_GZIP}, {".zst", MT_COMPRESSION_ZSTD}};
 
 /* Data that must not be passed over in silence. */
-static const char *const later[] = {".arrow", ".gz", ".zst", ".zip", ".bz2", ".xz", ".7z", ".tar"};
+static const char *const later[] = {".gz", ".zst", ".zip", ".bz2", ".xz", ".7z", ".tar"};
 
 static bool ends_with(const char *path, size_t length, const char *suffix)
 {

@@ -17,6 +17,7 @@ enum mt_format {
     MT_FORMAT_CSV,   /* .csv: the first record names the columns */
     MT_FORMAT_TSV,   /* .tsv: the same with tabs */
     MT_FORMAT_PARQUET,
+    MT_FORMAT_ARROW, /* .arrow, .feather, .ipc: Arrow's file or stream */
 };
 
 struct mt_source_file {

@@ -209,3 +209,22 @@ int mt_value_set_uuid(struct mt_value *value, struct mt_arena *arena, const uint
     }
     return set(value, arena, MT_VALUE_TEXT, text, 36);
 }
+
+void mt_value_make_object(struct mt_value *map)
+{
+    for (const struct mt_value *pair = map->first; pair; pair = pair->next)
+        if (pair->kind != MT_VALUE_OBJECT || !pair->first || pair->first->kind != MT_VALUE_TEXT ||
+            !pair->first->next)
+            return;
+    struct mt_value_tail tail = {&map->first};
+    for (struct mt_value *pair = map->first, *next; pair; pair = next) {
+        struct mt_value *member = pair->first->next;
+        next = pair->next;
+        member->key = pair->first->text;
+        member->key_bytes = pair->first->bytes;
+        member->next = NULL;
+        *tail.link = member;
+        tail.link = &member->next;
+    }
+    map->kind = MT_VALUE_OBJECT;
+}

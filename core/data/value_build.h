@@ -38,4 +38,7 @@ int mt_value_set_timestamp(struct mt_value *value, struct mt_arena *arena, int64
                            int64_t units_per_second, bool utc);
 int mt_value_set_uuid(struct mt_value *value, struct mt_arena *arena, const uint8_t bytes[16]);
 
+/* Makes a map, a list of {key, value}, an object where all keys are texts; another one stays a list. */
+void mt_value_make_object(struct mt_value *map);
+
 #endif

@@ -234,7 +234,7 @@ const struct mt_job_key mt_job_keys[] = {
     KEY("/dataset/path", MT_KEY_PATHS, FIELD(dataset.paths),
         "A file, a folder or a list of them: .txt is plain text; .json, .jsonl, .csv, .tsv (also as .gz or "
         ".zst) and "
-        ".parquet hold samples.",
+        ".parquet and .arrow hold samples.",
         FLAGS(0)),
     KEY("/dataset/mix", MT_KEY_MIX, FIELD(dataset.mix),
         "Several data sets, each by `name` or `path`, with the share of an epoch's sequences as `weight` "

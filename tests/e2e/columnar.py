@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Parquet files are read as pyarrow reads them, and damaged ones are refused.   (time limit: 600 s)
+"""Parquet and Arrow files are read as pyarrow reads them, and damaged ones are refused.   (time limit: 600 s)
 
 pyarrow writes them: tests/requirements.txt pins it, and it is fetched once with pip into <build>/consumers.
 """
@@ -191,6 +191,42 @@ def parquet_cases(cases, pa, pq):
     cases.report("parquet_brotli_is_refused_by_name", None if error and "Brotli" in error["error"] else str(error))
 
 
+def write_ipc(pa, path, table, options, stream, batch_rows):
+    make = pa.ipc.new_stream if stream else pa.ipc.new_file
+    with make(path, table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=batch_rows)
+
+
+def arrow_cases(cases, pa):
+    table = sample_table(pa, 3000, 4)
+    indexed = pa.chunked_array([table["kind"].combine_chunks().dictionary_encode(),])
+    table = table.append_column("indexed", indexed)
+    views = pa.array([None if v is None else v for v in table["text"].to_pylist()], type=pa.string_view())
+    table = table.append_column("view", views)
+    table = table.append_column("seconds", pa.array([i % 86400 for i in range(3000)], type=pa.duration("s")))
+    rows = [plain(row) for row in table.to_pylist()]
+    for row, i in zip(rows, range(3000)):
+        row["seconds"] = i % 86400
+    for compression in (None, "lz4", "zstd"):
+        for stream in (False, True):
+            options = pa.ipc.IpcWriteOptions(compression=compression)
+            name = f"arrow_{'stream' if stream else 'file'}_{compression or 'plain'}"
+            path = os.path.join(cases.folder, name + (".arrow" if stream else ".feather"))
+            write_ipc(pa, path, table, options, stream, 700)
+            cases.expect(name, path, rows)
+    sliced = table.slice(1003, 500)
+    path = os.path.join(cases.folder, "sliced.arrow")
+    write_ipc(pa, path, sliced, pa.ipc.IpcWriteOptions(), True, 9999)
+    cases.expect("arrow_slices", path, rows[1003:1503])
+    path = os.path.join(cases.folder, "old.arrow")
+    write_ipc(pa, path, table.drop_columns(["view"]),
+              pa.ipc.IpcWriteOptions(use_legacy_format=True, metadata_version=pa.ipc.MetadataVersion.V4), True, 800)
+    cases.expect("arrow_of_before_0_15", path, [{k: v for k, v in row.items() if k != "view"} for row in rows])
+    path = os.path.join(cases.folder, "none.arrow")
+    write_ipc(pa, path, table.slice(0, 0), pa.ipc.IpcWriteOptions(), True, 10)
+    cases.expect("arrow_without_rows", path, [])
+
+
 def damaged_cases(cases, name, path, chances, seed):
     """Cut at any place, and with any byte changed: an error or other rows, never a crash."""
     with open(path, "rb") as file:
@@ -232,6 +268,14 @@ def main():
         small = os.path.join(folder, "small.parquet")
         pq.write_table(sample_table(pa, 40, 2), small, data_page_size=300)
         damaged_cases(cases, "damaged_parquet_is_refused_or_read", small, 150, 3)
+        arrow_cases(cases, pa)
+        for stream in (False, True):
+            for compression in (None, "zstd"):
+                name = f"damaged_arrow_{'stream' if stream else 'file'}_{compression or 'plain'}"
+                small = os.path.join(folder, name + ".arrow")
+                write_ipc(pa, small, sample_table(pa, 40, 5), pa.ipc.IpcWriteOptions(compression=compression),
+                          stream, 15)
+                damaged_cases(cases, name + "_is_refused_or_read", small, 60, 6)
         return 1 if cases.failed else 0
 
 
