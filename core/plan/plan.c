@@ -399,7 +399,7 @@ static int make(struct planning *planning, const char *presets, struct mt_error 
     TRY(mt_store_new(planning->model, planning->device, &store, &planning->store, error));
     mt_store_count_bytes(planning->model, &store, &plan->store);
     plan->compute_dtype = store.compute_dtype;
-    plan->parameters = planning->model->total_count;
+    plan->parameters = planning->model->total_count - planning->model->buffer_count;
     plan->trainable_parameters = planning->model->trainable_count;
     plan->sequences_per_step = planning->options.max_sequences;
     plan->tokens_per_step = plan->sequences_per_step * planning->options.max_sequence_tokens;
