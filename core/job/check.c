@@ -143,9 +143,14 @@ static void check_vocabulary(struct mt_job_reader *reader)
 
 static void check_scratch(struct mt_job_reader *reader)
 {
-    if (require_scratch_keys(reader))
+    const char *family = json_string_value(mt_reader_get(reader, "/model/architecture"));
+    /* Other families have names and defaults of their own for what these are: core/model knows them. */
+    const bool llama = family && strcmp(family, "llama") == 0;
+    if (llama && require_scratch_keys(reader))
         check_heads(reader);
     check_vocabulary(reader);
+    if (!llama)
+        return;
     set_default(reader, "/model/rms_norm_eps", json_real(1e-5));
     if (!mt_reader_get(reader, "/model/rope_parameters"))
         set_default(reader, "/model/rope_theta", json_real(10000.0));

@@ -131,6 +131,13 @@ static void fill_config(struct mt_job_reader *reader, struct mt_job *job)
         if (json_object_set(job->config, name, value) < 0)
             reader->out_of_memory = true;
     }
+    const char *pointer;
+    json_t *value;
+    json_object_foreach(reader->extra, pointer, value)
+    {
+        if (json_object_set(job->config, mt_job_key_name(pointer), value) < 0)
+            reader->out_of_memory = true;
+    }
     job->model.config = job->config;
 }
 
@@ -144,6 +151,12 @@ static json_t *order_values(struct mt_job_reader *reader)
         json_t *value = mt_reader_get(reader, mt_job_keys[i].pointer);
         if (value && mt_job_keys[i].type != MT_KEY_BLOCK)
             mt_reader_put(&ordered, mt_job_keys[i].pointer, json_incref(value));
+    }
+    const char *pointer;
+    json_t *value;
+    json_object_foreach(reader->extra, pointer, value)
+    {
+        mt_reader_put(&ordered, pointer, json_incref(value));
     }
     if (!ordered.out_of_memory)
         return ordered.values;

@@ -26,6 +26,7 @@ static int parse_with(struct mt_job_reader *reader, const json_t *document, stru
     reader->origins = json_object();
     reader->failed = json_object();
     reader->notes = json_array();
+    reader->extra = json_object();
     if (!reader->arena || !reader->values || !reader->origins || !reader->failed || !reader->notes)
         return -ENOMEM;
     mt_job_read(reader, document);
@@ -53,6 +54,7 @@ int mt_job_parse(const json_t *document, const struct mt_job_context *context, s
     json_decref(reader.origins);
     json_decref(reader.failed);
     json_decref(reader.notes);
+    json_decref(reader.extra);
     if (result == -ENOMEM)
         mt_job_errors_free(errors);
     if (result < 0)

@@ -38,6 +38,21 @@ static bool claim(struct mt_job_reader *reader, const struct mt_job_key *key, co
     return true;
 }
 
+/* As all keys of config.json are. */
+static bool is_plain(const char *name)
+{
+    const size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+    return length > 0 && length <= 64 && !name[length];
+}
+
+/* A model from scratch of another family than llama, all of whose keys the table has. */
+static bool has_keys_of_its_own(const json_t *document)
+{
+    const char *family =
+        json_string_value(json_object_get(json_object_get(document, "model"), "architecture"));
+    return family && strcmp(family, "llama") != 0 && strcmp(family, "LlamaForCausalLM") != 0;
+}
+
 static void read_key(struct mt_job_reader *reader, const char *block, const char *pointer, const char *name,
                      const json_t *value)
 {
@@ -45,7 +60,11 @@ static void read_key(struct mt_job_reader *reader, const char *block, const char
     const struct mt_job_key *key = mt_job_key_of_alias(pointer);
     if (!key)
         key = mt_job_key_find(pointer);
-    if (!key) {
+    if (!key && reader->scratch && strcmp(block, "/model") == 0 && is_plain(name)) {
+        /* Checked against the family's keys where the model is made of them. */
+        if (json_object_set(reader->extra, pointer, (json_t *)(uintptr_t)value) < 0)
+            reader->out_of_memory = true;
+    } else if (!key) {
         report_unknown(reader, block, pointer, name);
     } else if (key->flags & MT_KEY_LATER) {
         mt_reader_error(reader, MT_REASON_BAD_JOB, pointer, NULL, "%s: %s is not supported yet", name,
@@ -88,6 +107,7 @@ static void read_block(struct mt_job_reader *reader, const json_t *block, const 
 
 void mt_job_read(struct mt_job_reader *reader, const json_t *document)
 {
+    reader->scratch = has_keys_of_its_own(document);
     if (json_is_object(document))
         read_block(reader, document, "");
     else

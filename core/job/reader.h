@@ -19,6 +19,8 @@ struct mt_job_reader {
     json_t *origins; /* canonical pointer -> pointer in the document as written */
     json_t *failed;  /* canonical pointer -> true */
     json_t *notes;   /* sentences */
+    json_t *extra;   /* pointer -> value: keys of a family's config.json that the table does not have */
+    bool scratch;    /* the document has a model.architecture that has such keys */
     bool out_of_memory;
 };
 

@@ -219,12 +219,30 @@ static void add_block_rules(struct build *build, const char *block, json_t *sche
                          "group_by_length", "const", 0, "properties", "packing", "const", 0, "required",
                          "packing"));
     } else if (strcmp(block, "/model") == 0) {
+        /* A family's config.json may have any other key, but only where there is a family. */
+        json_t *names = json_array();
+        const char *name;
+        json_t *value;
+        json_object_foreach(json_object_get(schema, "properties"), name, value)
+        {
+            append(build, names, json_string(name));
+        }
+        json_object_del(schema, "additionalProperties");
         json_t *layers = json_pack("{s:[{s:[s]}, {s:[s]}]}", "anyOf", "required", "num_layers", "required",
                                    "num_hidden_layers");
         append(build, rules,
-               json_pack("{s:[{s:[s]}, {s:[s]}, {s:[s, s, s], s:[o]}]}", "oneOf", "required", "path",
-                         "required", "name", "required", "architecture", "hidden_size", "num_attention_heads",
-                         "allOf", layers));
+               json_pack("{s:[{s:[s]}, {s:[s]}, {s:[s]}]}", "oneOf", "required", "path", "required", "name",
+                         "required", "architecture"));
+        /* Other families may have names of their own for these. */
+        append(build, rules,
+               json_pack("{s:{s:[s], s:{s:{s:[s, s]}}}, s:{s:[s, s], s:[o]}}", "if", "required",
+                         "architecture", "properties", "architecture", "enum", "llama", "LlamaForCausalLM",
+                         "then", "required", "hidden_size", "num_attention_heads", "allOf", layers));
+        append(build, rules,
+               json_pack("{s:{s:{s:[s], s:{s:{s:{s:[s, s]}}}}}, s:{s:{s:O}}}", "if", "not", "required",
+                         "architecture", "properties", "architecture", "not", "enum", "llama",
+                         "LlamaForCausalLM", "then", "propertyNames", "enum", names));
+        json_decref(names);
         /* What shapes a new model needs an architecture. */
         json_t *dependent = json_object();
         for (size_t i = 0; i < mt_job_num_keys; i++) {

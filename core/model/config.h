@@ -26,4 +26,9 @@ int mt_config_dtype(const json_t *config, enum mt_dtype *dtype, struct mt_error 
 int mt_config_check_keys(const struct mt_family *family, const json_t *config, bool strict, json_t *notes,
                          struct mt_error *error);
 
+/* model.c's: a model from a config.json, `strict` when its keys are a job's. */
+int mt_model_make(const json_t *config, bool strict, struct mt_model **model, struct mt_error *error);
+/* What a config.json can say of widths at most. */
+#define MT_CONFIG_MAX_WIDTH ((size_t)1 << 24)
+
 #endif

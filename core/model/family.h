@@ -120,6 +120,7 @@ struct mt_family {
     enum mt_window_rule windows;
     enum mt_rope_rule ropes;
 
+    bool ids_not_null;  /* transformers takes no null for bos_token_id */
     const char *prefix; /* of all names but the head's, which files of the bare model leave out; or NULL */
 
     /* Keys of config.json that this family understands beside the common ones; NULL-terminated. "a.b": key b

@@ -50,6 +50,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "cwm",
         .architecture = "CwmForCausalLM",
+        .ids_not_null = true,
         .names = {LLAMA_NAMES},
         .rope_theta = 1e6,
         .norm_eps = 1e-5,

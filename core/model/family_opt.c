@@ -246,8 +246,8 @@ static const struct mt_family families[] = {
             {"max_seq_len", "max_position_embeddings"}, {"attn_config.clip_qkv", "clip_qkv"},
             {"attn_config.softmax_scale", "softmax_scale"}, {"attn_config.alibi_bias_max", "alibi_bias_max"}),
         .keys = KEYS("expansion_ratio", "learned_pos_emb", "init_device", "embedding_fraction", "init_config",
-                     "verbose", "name", "attn_config.attn_impl", "attn_config.clip_qkv",
-                     "attn_config.softmax_scale", "attn_config.alibi_bias_max"),
+                     "verbose", "attn_config.attn_impl", "attn_config.clip_qkv", "attn_config.softmax_scale",
+                     "attn_config.alibi_bias_max"),
         .fixed =
             FIXED({"no_bias", "true"}, {"norm_type", "\"low_precision_layernorm\""}, {"logit_scale", "null"},
                   {"attn_config.alibi", "true"}, {"attn_config.attn_type", "\"multihead_attention\""},

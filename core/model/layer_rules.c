@@ -158,6 +158,7 @@ int mt_layer_rules_read(struct mt_model *model, const json_t *config, size_t hea
         .config = config,
         .theta = family->rope_theta,
         .partial_rotary_factor = family->partial_rotary_factor > 0 ? family->partial_rotary_factor : 1,
+        .rotary_dim = mt_family_has_key(family, "rotary_dim") ? 64 : 0,
         .head_dim = head_dim,
         .interleaved = family->interleaved,
         .reversed = family->reversed,

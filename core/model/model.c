@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-#define MAX_WIDTH ((size_t)1 << 24)
+#define MAX_WIDTH MT_CONFIG_MAX_WIDTH
 #define MAX_LAYERS ((size_t)8192) /* as in a job's model.num_layers */
 #define MAX_VOCABULARY ((size_t)1 << 28)
 
@@ -324,7 +324,7 @@ static int build(struct mt_model *model, const json_t *config, bool strict, stru
     return r ? r : mt_parameters_build(model, &shape.biases, error);
 }
 
-static int make(const json_t *config, bool strict, struct mt_model **model_out, struct mt_error *error)
+int mt_model_make(const json_t *config, bool strict, struct mt_model **model_out, struct mt_error *error)
 {
     *model_out = NULL;
     if (!json_is_object(config))
@@ -352,7 +352,7 @@ static int make(const json_t *config, bool strict, struct mt_model **model_out, 
 
 int mt_model_from_config(const json_t *config, struct mt_model **model, struct mt_error *error)
 {
-    return make(config, false, model, error);
+    return mt_model_make(config, false, model, error);
 }
 
 void mt_model_free(struct mt_model *model)
@@ -367,115 +367,4 @@ void mt_model_free(struct mt_model *model)
 json_t *mt_model_to_config(const struct mt_model *model)
 {
     return json_deep_copy(model->config);
-}
-
-/* Keys of a job's model block that say nothing of the shape. */
-static const char *const job_keys[] = {"path",  "name",   "architecture",        "tokenizer",
-                                       "dtype", "device", "attn_implementation", "trust_remote_code"};
-
-static bool is_job_key(const char *key)
-{
-    for (size_t i = 0; i < sizeof job_keys / sizeof *job_keys; i++)
-        if (strcmp(key, job_keys[i]) == 0)
-            return true;
-    return false;
-}
-
-static size_t size_of(const json_t *config, const char *key)
-{
-    const json_t *value = json_object_get(config, key);
-    return json_is_integer(value) && json_integer_value(value) > 0 ? (size_t)json_integer_value(value) : 0;
-}
-
-static void set_default(json_t *config, const char *key, json_t *value)
-{
-    if (json_object_get(config, key))
-        json_decref(value);
-    else
-        json_object_set_new(config, key, value);
-}
-
-/* The present form of config.json, every key that transformers needs written out. */
-static int fill_defaults(const struct mt_family *family, json_t *config, struct mt_error *error)
-{
-    const size_t hidden = size_of(config, "hidden_size"), heads = size_of(config, "num_attention_heads");
-    set_default(config, "architectures", json_pack("[s]", family->architecture));
-    json_object_set_new(config, "dtype", json_string("float32"));
-    set_default(config, "attention_bias", json_false());
-    set_default(config, "attention_dropout", json_real(0));
-    set_default(config, "mlp_bias", json_false());
-    set_default(config, "bos_token_id", json_null());
-    set_default(config, "eos_token_id", json_null());
-    set_default(config, "pad_token_id", json_null());
-    set_default(config, "hidden_act", json_string("silu"));
-    set_default(config, "initializer_range", json_real(0.02));
-    set_default(config, "max_position_embeddings", json_integer(2048));
-    set_default(config, "rms_norm_eps", json_real(1e-5));
-    set_default(config, "tie_word_embeddings", json_false());
-    set_default(config, "use_cache", json_true());
-    set_default(config, "pretraining_tp", json_integer(1));
-    if (hidden && hidden <= MAX_WIDTH)
-        set_default(config, "intermediate_size", json_integer((json_int_t)((hidden * 8 + 191) / 192 * 64)));
-    if (heads)
-        set_default(config, "num_key_value_heads", json_integer((json_int_t)heads));
-    if (heads && hidden % heads == 0)
-        set_default(config, "head_dim", json_integer((json_int_t)(hidden / heads)));
-
-    if (json_object_get(config, "rope_parameters"))
-        return 0;
-    json_t *old = json_object_get(config, "rope_scaling"), *theta = json_object_get(config, "rope_theta");
-    json_t *rope = json_is_object(old) ? json_deep_copy(old) : json_object();
-    if (json_object_get(rope, "type") && !json_object_get(rope, "rope_type"))
-        json_object_set(rope, "rope_type", json_object_get(rope, "type"));
-    json_object_del(rope, "type");
-    set_default(rope, "rope_type", json_string("default"));
-    if (theta && !json_is_null(theta))
-        json_object_set(rope, "rope_theta", theta);
-    set_default(rope, "rope_theta", json_real(10000.0));
-    json_object_del(config, "rope_scaling");
-    json_object_del(config, "rope_theta");
-    if (json_object_set_new(config, "rope_parameters", rope))
-        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
-                            "out of memory for the model's description");
-    return 0;
-}
-
-static int config_from_keys(const char *architecture, const json_t *keys, json_t *config,
-                            struct mt_error *error)
-{
-    const json_t *given = json_object_get(keys, "architecture");
-    const char *type = architecture ? architecture : json_string_value(given);
-    const struct mt_family *family = type ? mt_family_find(type, NULL) : NULL;
-    if (!family || strcmp(family->model_type, "llama") != 0)
-        return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_JOB,
-                            "model.architecture `%s` is not supported yet (known: llama)", type ? type : "");
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)keys, key, value)
-    {
-        if (is_job_key(key))
-            continue;
-        json_object_set(config, strcmp(key, "num_layers") == 0 ? "num_hidden_layers" : key, value);
-    }
-    json_object_set_new(config, "model_type", json_string(family->model_type));
-    return fill_defaults(family, config, error);
-}
-
-int mt_model_from_keys(const char *architecture, const json_t *keys, struct mt_model **model,
-                       struct mt_error *error)
-{
-    *model = NULL;
-    mt_autojson json_t *config = json_object();
-    if (!config)
-        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
-                            "out of memory for the model's description");
-    int r = json_is_object(keys)
-                ? config_from_keys(architecture, keys, config, error)
-                : mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB, "model: must be an object of keys");
-    if (r)
-        return r;
-    r = make(config, true, model, error);
-    if (r && error && error->reason == MT_REASON_BAD_MODEL)
-        error->reason = MT_REASON_BAD_JOB;
-    return r;
 }

@@ -252,10 +252,15 @@ int mt_rope_read(const struct mt_rope_source *source, struct mt_rope *rope, stru
         rope->turning = (size_t)((double)source->head_dim * partial / 2);
         rope->rotary_dim = source->head_dim;
     }
-    const json_t *given = present(source->config, "rotary_dim"); /* gptj, codegen */
-    if (given && json_is_integer(given) && json_integer_value(given) > 0 &&
-        (size_t)json_integer_value(given) <= source->head_dim)
-        rope->rotary_dim = (size_t)json_integer_value(given);
+    const json_t *given = json_object_get(source->config, "rotary_dim"); /* gptj, codegen */
+    if (source->rotary_dim && (!given || !json_is_null(given))) {
+        const json_int_t dim = given ? json_integer_value(given) : (json_int_t)source->rotary_dim;
+        if (dim < 2 || (size_t)dim > source->head_dim)
+            return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                                "config: `rotary_dim` must lie from 2 to the head size %zu",
+                                source->head_dim);
+        rope->rotary_dim = (size_t)dim;
+    }
     if (partial > 1 || rope->rotary_dim % 2 || !rope->rotary_dim)
         return mt_error_set(
             error, -EINVAL, MT_REASON_BAD_MODEL,

@@ -47,6 +47,7 @@ struct mt_rope_source {
     bool unscaled;          /* an older `rope_scaling` is for other layers */
     double theta;
     double partial_rotary_factor;
+    size_t rotary_dim; /* of families that say it in dimensions: where `rotary_dim` is absent; 0: not so */
     size_t head_dim;
     bool interleaved, reversed;
     bool proportional;      /* the family knows that type */

@@ -80,7 +80,7 @@ static const struct refusal refusals[] = {
     {"distributed.tensor_parallel_size=2", "/distributed/tensor_parallel_size", "not supported yet", NULL},
     {"export=[{format: gguf}]", "/export/0", "export to gguf is not supported yet", NULL},
     {"vlm.freeze_vision_encoder=true", "/vlm", "vision-language models is not supported yet", NULL},
-    {"model.architecture=qwen3", "/model/architecture", "qwen3 is not supported yet", NULL},
+    {"model.architecture=mixtral", "/model/architecture", "mixtral is not supported yet", NULL},
     {"dataset.columns.images=m", "/dataset/columns/images", "not supported yet", NULL},
     /* several keys together */
     {"model.num_attention_heads=12", "/model/hidden_size",

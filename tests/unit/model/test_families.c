@@ -1,5 +1,6 @@
 /* The family table: its order, its page, and what each entry must say. */
 #include "core/base/file.h"
+#include "core/job/job.h"
 #include "core/model/family.h"
 #include "tests/unit/support.h"
 
@@ -58,9 +59,9 @@ static void every_family_refuses_what_it_does_not_know(void **state)
         struct mt_error error = {0};
         struct mt_model *model;
         json_t *config =
-            json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:n}", "model_type", families[i]->model_type,
+            json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:n, s:n}", "model_type", families[i]->model_type,
                       "vocab_size", 50, "hidden_size", 32, "intermediate_size", 40, "num_hidden_layers", 2,
-                      "num_attention_heads", 4, "head_dim", 8, "sliding_window");
+                      "num_attention_heads", 4, "head_dim", 8, "sliding_window", "rotary_dim");
         assert_non_null(config);
         mt_assert_ok(mt_model_from_config(config, &model, &error), &error);
         json_t *back = mt_model_to_config(model);
@@ -74,12 +75,103 @@ static void every_family_refuses_what_it_does_not_know(void **state)
     }
 }
 
+/* A job that trains `architecture` from scratch; `more` are further keys of its model block. */
+static struct mt_model *from_scratch(const char *architecture, const char *more)
+{
+    char text[512];
+    struct mt_error error = {0};
+    struct mt_job_errors errors = {0};
+    const struct mt_job_context context = {.purpose = MT_JOB_PLAN, .default_name = "scratch"};
+    struct mt_job *job;
+    struct mt_model *model;
+    snprintf(text, sizeof text,
+             "{\"model\": {\"architecture\": \"%s\", \"num_layers\": 2, \"vocab_size\": 300, %s}, "
+             "\"dataset\": {\"path\": \"data\"}}",
+             architecture, more);
+    json_t *document = json_loads(text, 0, NULL);
+    assert_non_null(document);
+    if (mt_job_parse(document, &context, &job, &errors) < 0) {
+        mt_job_errors_report(&errors, &error);
+        fail_msg("%s: %s", architecture, error.message);
+    }
+    json_decref(document);
+    if (mt_model_from_keys(job->model.architecture, job->model.config, &model, &error))
+        fail_msg("%s: %s", architecture, error.message);
+    mt_job_free(job);
+    return model;
+}
+
+/* Every family can be trained from scratch: a job names it, and what its config.json then says is the same
+ * model. */
+static void every_family_trains_from_scratch(void **state)
+{
+    (void)state;
+    size_t count;
+    const struct mt_family *const *families = mt_family_table(&count);
+    for (size_t i = 0; i < count; i++) {
+        struct mt_error error = {0};
+        struct mt_model *again,
+            *model = from_scratch(families[i]->model_type, "\"hidden_size\": 32, \"num_attention_heads\": 4");
+        json_t *config = mt_model_to_config(model);
+        if (mt_model_from_config(config, &again, &error))
+            fail_msg("%s: %s", families[i]->model_type, error.message);
+        assert_int_equal(again->num_parameters, model->num_parameters);
+        assert_int_equal(again->total_count, model->total_count);
+        assert_string_equal(again->family->model_type, families[i]->model_type);
+        for (size_t p = 0; p < model->num_parameters; p++)
+            assert_string_equal(again->parameters[p].name, model->parameters[p].name);
+        assert_int_equal(model->hidden_size, 32);
+        assert_int_equal(model->vocab_size, 300);
+        const char *folder =
+            getenv("MT_SCRATCH_CONFIGS"); /* for whoever wants to see what others make of them */
+        char path[512];
+        if (folder) {
+            snprintf(path, sizeof path, "%s/%s.json", folder, families[i]->model_type);
+            assert_int_equal(json_dump_file(config, path, JSON_INDENT(2)), 0);
+        }
+        json_decref(config);
+        mt_model_free(again);
+        mt_model_free(model);
+    }
+}
+
+/* Any key of the family's config.json under its own name; what is none is refused by name. */
+static void keys_from_scratch_have_the_familys_own_names(void **state)
+{
+    (void)state;
+    struct mt_model *model = from_scratch("gpt2", "\"n_embd\": 48, \"n_head\": 3, \"n_positions\": 77, "
+                                                  "\"scale_attn_by_inverse_layer_idx\": true");
+    assert_int_equal(model->hidden_size, 48);
+    assert_int_equal(model->layers[1].num_heads, 3);
+    assert_int_equal(model->max_position_embeddings, 77);
+    assert_true(model->layers[1].attention_scale == model->layers[0].attention_scale / 2);
+    mt_model_free(model);
+    model = from_scratch("gemma2", "\"hidden_size\": 32, \"num_attention_heads\": 4, "
+                                   "\"attn_logit_softcapping\": 20.0, \"sliding_window\": 16");
+    assert_true(model->layers[0].attention_softcap == 20.0f);
+    assert_int_equal(model->layers[0].window, 16);
+    assert_int_equal(model->layers[1].window, 0);
+    mt_model_free(model);
+
+    struct mt_error error = {0};
+    json_t *keys = json_pack("{s:i, s:i, s:i, s:i, s:i}", "hidden_size", 32, "num_layers", 2,
+                             "num_attention_heads", 4, "vocab_size", 300, "n_embed_dim", 5);
+    assert_int_equal(mt_model_from_keys("qwen3", keys, &model, &error), -EINVAL);
+    assert_int_equal(error.reason, MT_REASON_BAD_JOB);
+    mt_assert_mentions(error.message, "n_embed_dim");
+    assert_int_equal(mt_model_from_keys("mamba", keys, &model, &error), -ENOTSUP);
+    mt_assert_mentions(error.message, "gpt2, ");
+    json_decref(keys);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_page_is_printed_from_the_table),
         cmocka_unit_test(entries_are_in_order_and_complete),
         cmocka_unit_test(every_family_refuses_what_it_does_not_know),
+        cmocka_unit_test(every_family_trains_from_scratch),
+        cmocka_unit_test(keys_from_scratch_have_the_familys_own_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
