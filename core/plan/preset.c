@@ -95,24 +95,26 @@ static bool goes_by(const json_t *preset, const char *own, const char *name)
     return false;
 }
 
-static int unknown(const char *name, const json_t *list, struct mt_error *error)
+static int unknown(const char *name, const char *folder, const json_t *list, struct mt_error *error)
 {
-    char known[1024] = "";
+    char known[640] = "", more[PATH_MAX + 64] = "";
     size_t used = 0, i;
     json_t *item;
     json_array_foreach(list, i, item)
     {
-        int written =
-            snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", json_string_value(item));
-        used += written > 0 ? (size_t)written : 0;
-        if (used >= sizeof known - 1)
+        const char *own = json_string_value(item);
+        if (used + strlen(own) + 2 >= sizeof known)
             break;
+        int written = snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", own);
+        used += written > 0 ? (size_t)written : 0;
     }
+    if (i < json_array_size(list))
+        snprintf(more, sizeof more, " and %zu more in %s", json_array_size(list) - i, folder);
     return mt_error_set(
         error, -ENOENT, MT_REASON_BAD_MODEL,
-        "the model %.200s is not known yet: it is not on this machine, and there is no preset "
-        "of it. Known: %s",
-        name, *known ? known : "none, since no folder of presets was found");
+        "the model %.120s is not known yet: it is not on this machine, and there is no preset "
+        "of it. Known: %s%s",
+        name, *known ? known : "none, since no folder of presets was found", more);
 }
 
 int mt_preset_find(const char *folder, const char *name, json_t **preset, struct mt_error *error)
@@ -135,5 +137,5 @@ int mt_preset_find(const char *folder, const char *name, json_t **preset, struct
         *preset = json_incref(candidate);
         return 0;
     }
-    return unknown(name, list, error);
+    return unknown(name, folder, list, error);
 }

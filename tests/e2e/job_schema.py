@@ -76,7 +76,7 @@ def bad_documents(data):
     yield document_with(data, model={"path": "/x", "hidden_size": 64})
     yield document_with(data, model={**SCRATCH, "path": "/x"})
     yield document_with(data, model={**SCRATCH, "num_hidden_layers": 2})
-    yield document_with(data, model={**SCRATCH, "architecture": "qwen3"})
+    yield document_with(data, model={**SCRATCH, "architecture": "mixtral"})
     yield document_with(data, model={**SCRATCH, "device": "cpu"}, device="cpu")
     yield document_with(data, dataset={"path": data, "name": "x"})
     yield document_with(data, dataset={"path": []})
