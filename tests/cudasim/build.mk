@@ -1,7 +1,7 @@
 # The simulated CUDA device: $(BUILD)/megatrain-cudasim.so, the sources of gpu/ compiled by g++ against the substitute
 # headers of tests/cudasim/include and linked with the simulator; and the simulator's own tests.
 #
-# Objects stand in $(BUILD)/obj/cudasim, compiled as $(SANITIZE) says, and for test_races in $(BUILD)/obj/cudasim-tsan,
+# Objects stand in $(BUILD)/obj/cudasim, compiled as $(SANITIZE) says, and for races/ in $(BUILD)/obj/cudasim-tsan,
 # always under ThreadSanitizer. There the simulator itself is not instrumented: it announces what CUDA promises.
 
 CXX ?= g++
@@ -12,7 +12,7 @@ cudasim_tests   := $(sort $(wildcard tests/cudasim/test_*.cc))
 cudasim_gpu     := $(sort $(wildcard gpu/*.cu gpu/*/*.cu))
 
 cudasim_programs := $(patsubst %.cc,$(BUILD)/%,$(cudasim_tests))
-cudasim_racing   := $(filter %/test_races,$(cudasim_programs))
+cudasim_races    := $(BUILD)/tests/cudasim/races
 
 # Tests that run once more with the module: their device is then cuda.
 cudasim_again := $(if $(cudasim_gpu),$(filter $(patsubst %,$(BUILD)/tests/unit/%,device/test_agreement device/test_attention \
@@ -45,6 +45,10 @@ $(BUILD)/obj/$(1)/tests/cudasim/test_%.o: tests/cudasim/test_%.cc $(BUILD)/cudas
 	$$(say) CXX $$<
 	@mkdir -p $$(@D)
 	$$(quiet)$$(CXX) $$(call cudasim_device_flags,$(2)) -MMD -MP -c -o $$@ $$<
+$(BUILD)/obj/$(1)/tests/cudasim/races/%.o: tests/cudasim/races/%.cc $(BUILD)/cudasim-flags
+	$$(say) CXX $$<
+	@mkdir -p $$(@D)
+	$$(quiet)$$(CXX) $$(call cudasim_device_flags,$(2)) -MMD -MP -c -o $$@ $$<
 $(BUILD)/obj/$(1)/tests/cudasim/%.o: tests/cudasim/%.cc $(BUILD)/cudasim-flags
 	$$(say) CXX $$<
 	@mkdir -p $$(@D)
@@ -61,17 +65,18 @@ $(cudasim_module): $(call cudasim_object,cudasim,$(cudasim_gpu)) $(cudasim_simul
 	$(say) LINK $@
 	$(quiet)$(CXX) -shared -pthread $(sanitizer) $(LDFLAGS) -o $@ $^ $(cudasim_libraries)
 
-$(filter-out $(cudasim_racing),$(cudasim_programs)): $(BUILD)/%: $(BUILD)/obj/cudasim/%.o $(cudasim_simulator)
+$(cudasim_programs): $(BUILD)/%: $(BUILD)/obj/cudasim/%.o $(cudasim_simulator)
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(quiet)$(CXX) -pthread $(sanitizer) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(cudasim_libraries)
-$(cudasim_racing): $(BUILD)/%: $(BUILD)/obj/cudasim-tsan/%.o $(call cudasim_object,cudasim-tsan,$(cudasim_sources))
+$(BUILD)/tests/cudasim/test_races: | $(cudasim_races)
+$(cudasim_races): $(call cudasim_object,cudasim-tsan,tests/cudasim/races/races.cc $(cudasim_sources))
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(quiet)$(CXX) -pthread -fsanitize=thread $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(cudasim_libraries)
 
 .PHONY: cudasim
-cudasim: $(if $(cudasim_gpu),$(cudasim_module)) $(cudasim_programs)
+cudasim: $(if $(cudasim_gpu),$(cudasim_module)) $(cudasim_programs) $(cudasim_races)
 
 -include $(patsubst %.o,%.d,$(wildcard $(BUILD)/obj/cudasim/*/*.o $(BUILD)/obj/cudasim/*/*/*.o \
-    $(BUILD)/obj/cudasim-tsan/*/*/*.o))
+    $(BUILD)/obj/cudasim-tsan/*/*/*.o $(BUILD)/obj/cudasim-tsan/*/*/*/*.o))

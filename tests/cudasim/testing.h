@@ -62,10 +62,10 @@ template <class T> struct fixture {
     }
 };
 
-/* Starts this program again with `argument` and, when given, a setting ("NAME=value"); returns its wait
- * status and what it wrote to stderr (into `text`). Without a call into the simulator before, the child reads
- * the settings. */
-static inline int run_again(const char *argument, const char *setting, char *text, size_t bytes)
+/* Starts a program with `argument` and, when given, a setting ("NAME=value"); returns its wait status and
+ * what it wrote to stderr (into `text`). */
+static inline int run_program(const char *path, const char *argument, const char *setting, char *text,
+                              size_t bytes)
 {
     int ends[2];
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
@@ -91,7 +91,7 @@ static inline int run_again(const char *argument, const char *setting, char *tex
         environment[kept++] = set;
     }
     pid_t child;
-    assert_int_equal(posix_spawn(&child, "/proc/self/exe", &actions, NULL, arguments, environment), 0);
+    assert_int_equal(posix_spawn(&child, path, &actions, NULL, arguments, environment), 0);
     posix_spawn_file_actions_destroy(&actions);
     free(environment);
     close(ends[1]);
@@ -106,6 +106,12 @@ static inline int run_again(const char *argument, const char *setting, char *tex
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     return status;
+}
+
+/* This program. */
+static inline int run_again(const char *argument, const char *setting, char *text, size_t bytes)
+{
+    return run_program("/proc/self/exe", argument, setting, text, bytes);
 }
 
 #endif
