@@ -31,6 +31,8 @@ static struct pair pair_ints(size_t count, int32_t below, uint64_t seed)
 
 static void pairs_free(struct pair *pairs, size_t count)
 {
+    rig_wait(&rigs[0]);
+    rig_wait(&rigs[1]);
     for (size_t i = 0; i < 2 * count; i++)
         tensor_free(&pairs[i / 2].t[i % 2]);
 }
@@ -506,11 +508,11 @@ static void attend(enum mt_dtype dtype, const struct attention *a)
     const char *what =
         shape("attention, %zu tokens, %zu heads over %zu of %zu, window %zu, cap %g, %zu bytes an element",
               tokens, a->heads, a->kv_heads, a->dim, a->window, (double)a->softcap, mt_dtype_bytes(dtype));
-    agree(out, twice(dtype), what);
+    agree(out, 2 * twice(dtype), what);
     agree(lse, 1e-5, what);
-    agree(dq, twice(dtype), what);
-    agree(dk, twice(dtype), what);
-    agree(dv, twice(dtype), what);
+    agree(dq, 2 * twice(dtype), what);
+    agree(dk, 2 * twice(dtype), what);
+    agree(dv, 2 * twice(dtype), what);
     pairs_free(p, sizeof p / sizeof *p);
 }
 
