@@ -9,11 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char preamble[] = "Below is an instruction that describes a task. Write a response that "
-                               "appropriately completes the request.";
+#define PREAMBLE                                                                                             \
+    "Below is an instruction that describes a task. Write a response that appropriately completes the "      \
+    "request."
+
+static const char preamble[] = PREAMBLE;
 static const char preamble_with_input[] =
     "Below is an instruction that describes a task, paired with an input that provides further context. "
     "Write a response that appropriately completes the request.";
+
+const char mt_alpaca_jinja[] =
+    "{%- if bos_token %}{{ bos_token }}{% endif -%}"
+    "{%- set turns = messages[1:] if messages[0].role == 'system' else messages -%}"
+    "{{ messages[0].content if messages[0].role == 'system' and messages[0].content else '" PREAMBLE "' }}"
+    "{%- for message in turns -%}"
+    "{%- if message.role == 'assistant' -%}"
+    "{%- generation -%}{{ message.content ~ eos_token }}{%- endgeneration -%}"
+    "{%- else -%}{{ '\\n\\n### Instruction:\\n' ~ message.content ~ '\\n\\n### Response:' }}{%- endif -%}"
+    "{%- endfor -%}";
 
 static int append(struct mt_chat_rendering *rendering, const char *text)
 {

@@ -7,4 +7,8 @@
 int mt_alpaca_render(const struct mt_message *messages, size_t num_messages, bool generation_prompt,
                      struct mt_chat_rendering *rendering, struct mt_error *error);
 
+/* The same as a Jinja template (a user's `input` stands below the instruction), for checkpoints of models
+ * that were trained with it and whose own template is another. */
+extern const char mt_alpaca_jinja[];
+
 #endif

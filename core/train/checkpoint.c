@@ -7,6 +7,7 @@
 #include "core/base/size.h"
 #include "core/formats/gguf.h"
 #include "core/store/files.h"
+#include "core/text/alpaca.h"
 #include "core/text/template.h"
 #include "core/train/checkpoint_list.h"
 #include "core/train/manifest.h"
@@ -73,8 +74,7 @@ static int copy_file(const char *folder, const char *source, const char *name, s
     return result < 0 ? result : mt_file_write_atomic(to, data, bytes, 0644, error);
 }
 
-/* Who asks the model must ask it as it was trained. (The Alpaca prompt is what a folder without a template
- * stands for.) */
+/* Who asks the model must ask it as it was trained. */
 static int write_template(const char *folder, const struct mt_checkpoint_contents *contents,
                           struct mt_error *error)
 {
@@ -83,10 +83,8 @@ static int write_template(const char *folder, const struct mt_checkpoint_content
         int result = source ? copy_file(folder, source, "chat_template.jinja", error) : 0;
         return source && result == 0 ? copy_file(folder, source, "chat_template.json", error) : result;
     }
-    const char *text = mt_template_source(contents->template);
-    mt_autofree char *path = text ? mt_path_join(folder, "chat_template.jinja") : NULL;
-    if (!text)
-        return 0;
+    const char *named = mt_template_source(contents->template), *text = named ? named : mt_alpaca_jinja;
+    mt_autofree char *path = mt_path_join(folder, "chat_template.jinja");
     return path ? mt_file_write_atomic(path, text, strlen(text), 0644, error)
                 : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to write a chat template");
 }

@@ -204,6 +204,11 @@ def the_model_is_asked_as_it_was_trained():
     again = {**job(), "model": {"path": folder / "run/checkpoints/final"}}
     del again["dataset"]["template"]
     equal(look(again)["show"], look(job())["show"])
+    # With the Alpaca prompt, too, though the model came with another template.
+    other = job(template="alpaca")
+    folder.train({**other, "model": again["model"], "training": {"batch_size": 4, "max_steps": 1}}, "alpaca")
+    again["model"] = {"path": folder / "alpaca/checkpoints/final"}
+    equal(look(again)["show"], look(other)["show"])
 
 
 def with_template(template, **config):
