@@ -115,7 +115,7 @@ include tests/cudasim/build.mk
 
 # --- main targets ----------------------------------------------------------------------------------------------
 
-.PHONY: all programs tests demo check check-run check-real bench bench-run lint asan tsan install clean help packages \
+.PHONY: all programs tests demo check check-run check-real check-consumers bench bench-run lint asan tsan install clean help packages \
         have-packages no-cuda FORCE
 all: have-packages $(core_archive) $(programs) $(modules)
 
@@ -151,6 +151,12 @@ check-run: all tests
 check-real: packages
 	@$(MAKE) all
 	@MT_BUILD='$(abspath $(BUILD))' tests/run.py $(sort $(wildcard tests/real/*.py))
+
+# Beside the programs that read the same files: what they need is fetched, and some of it compiled, with pip.
+check-consumers: packages
+	@$(MAKE) all tests
+	@MT_BUILD='$(abspath $(BUILD))' MT_TOKENIZER_TEXTS=100000 tests/run.py $(sort $(wildcard tests/consumers/*.py)) \
+	    tests/e2e/tokenizers.py
 
 bench: packages
 	@$(MAKE) bench-run
@@ -194,6 +200,7 @@ help:
 	@echo "make              the programs, in $(BUILD)/"
 	@echo "make demo         train a small model through the daemon, then ask it (installs missing packages)"
 	@echo "make check        all tests that need no GPU (installs missing packages)"
+	@echo "make check-consumers  compare with llama.cpp, and more texts with tokenizers and sentencepiece (compiles minutes)"
 	@echo "make check-real   fine-tune a real model, which then must answer with its new name"
 	@echo "make bench        measure; each figure beside its limit"
 	@echo "make lint         formatting, analysers, and the layering of the source folders"
