@@ -2,6 +2,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/document.h"
 #include "core/base/file.h"
+#include "core/data/hub.h"
 #include "core/data/source.h"
 
 #include <stdbool.h>
@@ -61,9 +62,8 @@ static bool is_given(const json_t *object, const char *key)
 /* What an entry may ask that is not there yet, and where its data is. */
 static int check_supported(const struct entry *entry, struct mt_error *error)
 {
-    static const char *const remote[] = {"hf_hub_url", "ms_hub_url", "om_hub_url", "script_url",
-                                         "cloud_file_name"};
-    if (is_given(entry->object, "file_name"))
+    static const char *const remote[] = {"ms_hub_url", "om_hub_url", "script_url", "cloud_file_name"};
+    if (is_given(entry->object, "file_name") || is_given(entry->object, "hf_hub_url"))
         return 0;
     for (size_t i = 0; i < sizeof remote / sizeof *remote; i++)
         if (is_given(entry->object, remote[i]))
@@ -258,6 +258,30 @@ static int find_files(const struct entry *entry, const char *dataset_dir, const 
     return r < 0 ? mt_error_prefix(error, "data set \"%s\"", entry->name) : 0;
 }
 
+/* hf_hub_url: "Org/Name" in the local cache of the Hugging Face hub. */
+static int find_hub_files(const struct entry *entry, const struct mt_columns *columns,
+                          struct mt_source *source, struct mt_error *error)
+{
+    const char *const *paths;
+    size_t num_paths;
+    const char *values[4];
+    static const char *const keys[] = {"hf_hub_url", "subset", "split", "folder"};
+    for (size_t i = 0; i < 4; i++) {
+        const json_t *value = json_object_get(entry->object, keys[i]);
+        values[i] = json_string_value(value);
+        if (value && !json_is_null(value) && !values[i])
+            return bad_entry(error, entry, "%s is not a text", keys[i]);
+    }
+    const struct mt_hub_dataset dataset = {
+        .repository = values[0], .subset = values[1], .split = values[2], .folder = values[3]};
+    if (dataset.folder && !stays_inside(dataset.folder))
+        return bad_entry(error, entry, "its folder \"%s\" leads out of the repository", dataset.folder);
+    int r = mt_hub_files(NULL, &dataset, source->arena, &paths, &num_paths, error);
+    if (r == 0)
+        r = mt_source_from_paths(paths, num_paths, columns, source, error);
+    return r < 0 ? mt_error_prefix(error, "data set \"%s\"", entry->name) : 0;
+}
+
 static int read_entry(const struct entry *entry, const char *dataset_dir, const struct mt_columns *given,
                       struct mt_source *source, struct mt_error *error)
 {
@@ -274,7 +298,10 @@ static int read_entry(const struct entry *entry, const char *dataset_dir, const 
         r = read_tags(entry, source->arena, &columns.tags, error);
     if (r == 0)
         r = read_num_samples(entry, &source->max_rows, error);
-    return r == 0 ? find_files(entry, dataset_dir, &columns, source, error) : r;
+    if (r < 0)
+        return r;
+    return is_given(entry->object, "file_name") ? find_files(entry, dataset_dir, &columns, source, error)
+                                                : find_hub_files(entry, &columns, source, error);
 }
 
 int mt_source_from_registry(const char *dataset_dir, const char *name, const struct mt_columns *columns,

@@ -18,6 +18,7 @@ enum mt_format {
     MT_FORMAT_TSV,   /* .tsv: the same with tabs */
     MT_FORMAT_PARQUET,
     MT_FORMAT_ARROW, /* .arrow, .feather, .ipc: Arrow's file or stream */
+    MT_NUM_FORMATS,
 };
 
 struct mt_source_file {
@@ -43,7 +44,8 @@ bool mt_source_format(const char *path, struct mt_source_file *file);
 int mt_source_from_paths(const char *const *paths, size_t num_paths, const struct mt_columns *columns,
                          struct mt_source *source, struct mt_error *error);
 
-/* An entry of `<dataset_dir>/dataset_info.json` with `file_name`, in Alpaca formatting. Columns given here go
+/* An entry of `<dataset_dir>/dataset_info.json` with `file_name`, or with `hf_hub_url` in
+ * the local hub cache, in Alpaca formatting. Columns given here go
  * before the entry's. */
 int mt_source_from_registry(const char *dataset_dir, const char *name, const struct mt_columns *columns,
                             struct mt_source *source, struct mt_error *error);

@@ -338,6 +338,8 @@ static void check_dataset_entry(const struct place *place, const char *folder, c
         return;
     }
     const json_t *files = json_object_get(entry, "file_name");
+    if (!files && json_is_string(json_object_get(entry, "hf_hub_url")))
+        return; /* in the hub cache, if at all: core/data looks there */
     if (!json_is_string(files) && !json_array_size(files)) {
         mt_reader_error(reader, place->reason, place->pointer, NULL,
                         "the entry %s of %s names no local file (file_name); nothing is downloaded, so fetch "

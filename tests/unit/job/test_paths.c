@@ -314,7 +314,7 @@ static void unknown_data_sets_name_the_known_ones(void **state)
     struct mt_job *job = NULL;
     make_folder(mt_test_path(state, "data"));
     write_text(mt_test_path(state, "data/dataset_info.json"),
-               "{\"alpaca_en_demo\": {\"file_name\": \"a.json\"}, \"far\": {\"hf_hub_url\": \"Org/Far\"}}");
+               "{\"alpaca_en_demo\": {\"file_name\": \"a.json\"}, \"far\": {\"ms_hub_url\": \"Org/Far\"}}");
     static const struct {
         const char *name, *detail, *suggestion;
     } cases[] = {

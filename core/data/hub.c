@@ -1,0 +1,351 @@
+#include "core/data/hub.h"
+
+#include "core/base/cleanup.h"
+#include "core/base/file.h"
+#include "core/data/hub_internal.h"
+#include "core/data/source.h"
+#include "core/job/job.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_DEPTH 32
+#define NUM_SPLITS 3
+
+static int no_memory(struct mt_error *error)
+{
+    return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory while looking for data");
+}
+
+int mt_hub_list_add(struct mt_hub_list *list, struct mt_arena *arena, const char *path)
+{
+    for (size_t i = 0; i < list->count && list->count < 1000; i++) /* patterns may overlap */
+        if (list->paths[i] == path)
+            return 0;
+    if (list->count == list->capacity) {
+        const size_t capacity = 2 * list->capacity + 16;
+        const char **paths = mt_arena_alloc(arena, capacity, sizeof *paths);
+        if (!paths)
+            return -ENOMEM;
+        if (list->count)
+            memcpy(paths, list->paths, list->count * sizeof *paths);
+        list->paths = paths;
+        list->capacity = capacity;
+    }
+    list->paths[list->count++] = path;
+    return 0;
+}
+
+/* --- patterns ---------------------------------------------------------------------------------------------
+ */
+
+/* The set that begins behind '['; NULL where it does not end. */
+static const char *match_set(const char *set, char c, bool *matches)
+{
+    const bool inverted = *set == '!' || *set == '^';
+    bool found = false;
+    set += inverted;
+    for (const char *begin = set; *set && (*set != ']' || set == begin); set++) {
+        if (set[1] == '-' && set[2] && set[2] != ']') {
+            found = found || (c >= set[0] && c <= set[2]);
+            set += 2;
+        } else {
+            found = found || c == *set;
+        }
+    }
+    *matches = found != inverted;
+    return *set == ']' ? set + 1 : NULL;
+}
+
+static bool matches(const char *pattern, const char *path, unsigned *steps)
+{
+    for (;;) {
+        if (++*steps > 100000) /* a pattern made to take for ever */
+            return false;
+        if (*pattern == '*') {
+            const bool over_parts = pattern[1] == '*';
+            pattern += over_parts ? 2 : 1;
+            if (over_parts && *pattern == '/' && matches(pattern + 1, path, steps))
+                return true; /* no part at all */
+            do {
+                if (matches(pattern, path, steps))
+                    return true;
+            } while (*path && (over_parts || *path != '/') && path++);
+            return false;
+        }
+        if (!*path || !*pattern)
+            return *path == *pattern;
+        if (*pattern == '[') {
+            bool found;
+            const char *behind = match_set(pattern + 1, *path, &found);
+            if (!behind || !found || *path == '/')
+                return false;
+            pattern = behind;
+        } else {
+            if (*pattern == '?' ? *path == '/' : *pattern != *path)
+                return false;
+            pattern++;
+        }
+        path++;
+    }
+}
+
+bool mt_hub_matches(const char *pattern, const char *path)
+{
+    unsigned steps = 0;
+    return matches(pattern, path, &steps);
+}
+
+/* --- splits by names
+ * ---------------------------------------------------------------------------------------- */
+
+static const char *const split_names[NUM_SPLITS] = {"train", "validation", "test"};
+static const char *const split_words[NUM_SPLITS][5] = {
+    {"train", "training", NULL},
+    {"validation", "valid", "dev", "val", NULL},
+    {"test", "testing", "eval", "evaluation", NULL},
+};
+
+static bool separates(char c)
+{
+    return c && (strchr("-._ ", c) || isdigit((unsigned char)c));
+}
+
+/* Does the part of a path [part, end) hold the word, with separators (or an end, in a folder's name) around?
+ */
+static bool has_word(const char *part, const char *end, const char *word, bool folder)
+{
+    const size_t length = strlen(word);
+    for (const char *at = part; at + length <= end; at++)
+        if (strncmp(at, word, length) == 0 && (at == part || separates(at[-1])) &&
+            (at + length == end ? folder : separates(at[length])))
+            return true;
+    return false;
+}
+
+static bool names_split(const char *path, int split, bool folders)
+{
+    const char *file = strrchr(path, '/');
+    file = file ? file + 1 : path;
+    for (size_t w = 0; split_words[split][w]; w++) {
+        if (!folders && has_word(file, file + strlen(file), split_words[split][w], false))
+            return true;
+        for (const char *part = path; folders && part < file;) {
+            const char *end = strchr(part, '/');
+            if (has_word(part, end, split_words[split][w], true))
+                return true;
+            part = end + 1;
+        }
+    }
+    return false;
+}
+
+/* data/SPLIT-00000-of-00002*.*: the length of the split's name, or 0. */
+static size_t sharded_split(const char *path)
+{
+    if (!mt_hub_matches("data/*-[0-9][0-9][0-9][0-9][0-9]-of-[0-9][0-9][0-9][0-9][0-9]*.*", path))
+        return 0;
+    const char *of = strstr(path, "-of-");
+    return of && of >= path + 11 ? (size_t)(of - path) - 11 : 0;
+}
+
+/* Puts the files of the split into `chosen`, and the names of all splits there are into `found`. */
+static int by_names(const struct mt_hub_list *files, const char *split, struct mt_arena *arena,
+                    struct mt_hub_list *chosen, struct mt_hub_list *found)
+{
+    bool any = false;
+    for (size_t i = 0; i < files->count; i++) {
+        const size_t length = sharded_split(files->paths[i]);
+        if (!length)
+            continue;
+        const char *name = mt_arena_strndup(arena, files->paths[i] + 5, length);
+        any = true;
+        if (!name || mt_hub_list_add(found, arena, name) < 0 ||
+            (strcmp(name, split) == 0 && mt_hub_list_add(chosen, arena, files->paths[i]) < 0))
+            return -ENOMEM;
+    }
+    for (int folders = 1; !any && folders >= 0; folders--)
+        for (int s = 0; s < NUM_SPLITS; s++)
+            for (size_t i = 0; i < files->count; i++) {
+                if (!names_split(files->paths[i], s, folders))
+                    continue;
+                any = true;
+                if (mt_hub_list_add(found, arena, split_names[s]) < 0 ||
+                    (strcmp(split_names[s], split) == 0 &&
+                     mt_hub_list_add(chosen, arena, files->paths[i]) < 0))
+                    return -ENOMEM;
+            }
+    if (any)
+        return 0;
+    if (strcmp(split, "train") == 0)
+        *chosen = *files;
+    return mt_hub_list_add(found, arena, "train");
+}
+
+/* --- the cache
+ * ---------------------------------------------------------------------------------------------- */
+
+static int compare_entries(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int visible(const struct dirent *entry)
+{
+    static const char *const ignored[] = {"README.md", "config.json", "dataset_info.json",
+                                          "dataset_infos.json", "dataset_dict.json"};
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+        if (strcmp(entry->d_name, ignored[i]) == 0)
+            return 0;
+    return entry->d_name[0] != '.' && strncmp(entry->d_name, "__", 2) != 0;
+}
+
+/* The data files below `folder`, with `prefix` before their names. */
+static int walk(const char *folder, const char *prefix, unsigned depth, struct mt_arena *arena,
+                struct mt_hub_list *files)
+{
+    struct dirent **entries;
+    const int count = depth < MAX_DEPTH ? scandir(folder, &entries, visible, compare_entries) : -1;
+    int r = 0;
+    for (int i = 0; i < count; i++) {
+        const char *name = entries[i]->d_name;
+        const char *path = mt_arena_printf(arena, "%s/%s", folder, name);
+        const char *relative = mt_arena_printf(arena, "%s%s", prefix, name);
+        const char *below = mt_arena_printf(arena, "%s%s/", prefix, name);
+        struct mt_source_file known;
+        struct stat status;
+        if (!path || !relative || !below)
+            r = -ENOMEM;
+        else if (r == 0 && stat(path, &status) == 0 && S_ISDIR(status.st_mode))
+            r = walk(path, below, depth + 1, arena, files);
+        else if (r == 0 && mt_source_format(relative, &known))
+            r = mt_hub_list_add(files, arena, relative);
+        free(entries[i]);
+    }
+    if (count >= 0)
+        free(entries);
+    return r;
+}
+
+/* The snapshot of the repository; NULL when it is not there. */
+static const char *find_snapshot(const char *cache, const char *repository, struct mt_arena *arena)
+{
+    char *folder = mt_arena_printf(arena, "%s/datasets--%s", cache, repository), *slash;
+    if (!folder || *repository == '.' || strstr(repository, ".."))
+        return NULL;
+    while ((slash = strchr(folder + strlen(cache) + 1, '/')))
+        folder = mt_arena_printf(arena, "%.*s--%s", (int)(slash - folder), folder, slash + 1);
+    mt_autofree char *revision = NULL;
+    size_t bytes;
+    const char *reference = mt_arena_printf(arena, "%s/refs/main", folder);
+    if (reference && mt_file_read(reference, 128, &revision, &bytes, NULL) == 0) {
+        revision[strcspn(revision, "\r\n /")] = '\0';
+        const char *snapshot = mt_arena_printf(arena, "%s/snapshots/%s", folder, revision);
+        if (snapshot && *revision && mt_path_exists(snapshot))
+            return snapshot;
+    }
+    struct dirent **entries;
+    const char *snapshots = mt_arena_printf(arena, "%s/snapshots", folder), *only = NULL;
+    const int count = snapshots ? scandir(snapshots, &entries, visible, compare_entries) : -1;
+    for (int i = 0; i < count; i++) {
+        if (count == 1)
+            only = mt_arena_printf(arena, "%s/%s", snapshots, entries[i]->d_name);
+        free(entries[i]);
+    }
+    if (count >= 0)
+        free(entries);
+    return only;
+}
+
+/* Of several formats the most common one; of equally common ones the one that stands last in mt_format:
+ * Parquet and Arrow are what others are converted to. */
+static void keep_one_format(struct mt_hub_list *files)
+{
+    size_t counts[MT_NUM_FORMATS] = {0}, kept = 0;
+    struct mt_source_file known = {0};
+    for (size_t i = 0; i < files->count; i++)
+        if (mt_source_format(files->paths[i], &known))
+            counts[known.format]++;
+    int best = 0;
+    for (int format = 1; format < MT_NUM_FORMATS; format++)
+        if (counts[format] >= counts[best])
+            best = format;
+    for (size_t i = 0; i < files->count; i++)
+        if (mt_source_format(files->paths[i], &known) && (int)known.format == best)
+            files->paths[kept++] = files->paths[i];
+    files->count = kept;
+}
+
+static int nothing_chosen(const struct mt_hub_dataset *dataset, const char *split,
+                          const struct mt_hub_list *found, size_t num_files, struct mt_error *error)
+{
+    char names[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < found->count && used < sizeof names - 80; i++)
+        used +=
+            (size_t)snprintf(names + used, sizeof names - used, "%s%.60s", used ? ", " : "", found->paths[i]);
+    if (!num_files)
+        return mt_error_set(error, -ENODATA, MT_REASON_BAD_DATA,
+                            "the data set %s has no file of a known format in the hub cache%s%s",
+                            dataset->repository, dataset->folder ? " below " : "",
+                            dataset->folder ? dataset->folder : "");
+    return mt_error_set(error, -ENOENT, MT_REASON_BAD_DATA,
+                        "the data set %s has no data for the split \"%s\"%s%s", dataset->repository, split,
+                        used ? "; it has: " : "", names);
+}
+
+static int choose(const char *snapshot, const struct mt_hub_dataset *dataset, struct mt_arena *arena,
+                  struct mt_hub_list *chosen, struct mt_error *error)
+{
+    const char *split = dataset->split ? dataset->split : "train";
+    struct mt_hub_list files = {0}, found = {0};
+    const char *folder =
+        dataset->folder ? mt_arena_printf(arena, "%s/%s", snapshot, dataset->folder) : snapshot;
+    const char *prefix = dataset->folder ? mt_arena_printf(arena, "%s/", dataset->folder) : "";
+    const char *readme = mt_arena_printf(arena, "%s/README.md", snapshot);
+    if (!folder || !prefix || !readme || walk(folder, prefix, 0, arena, &files) < 0)
+        return no_memory(error);
+    int r = dataset->folder ? 0 : mt_hub_by_configs(readme, dataset, arena, &files, chosen, error);
+    if (r < 0)
+        return r;
+    if (r == 0 && dataset->subset && !dataset->folder)
+        return mt_error_set(
+            error, -ENOENT, MT_REASON_BAD_DATA,
+            "the data set %s names no subsets in its README.md, so there is no \"%s\"; a folder of it "
+            "can be named by `folder`",
+            dataset->repository, dataset->subset);
+    if (r == 0 && by_names(&files, split, arena, chosen, &found) < 0)
+        return no_memory(error);
+    keep_one_format(chosen);
+    return chosen->count ? 0 : nothing_chosen(dataset, split, &found, files.count, error);
+}
+
+int mt_hub_files(const char *cache, const struct mt_hub_dataset *dataset, struct mt_arena *arena,
+                 const char *const **paths, size_t *num_paths, struct mt_error *error)
+{
+    mt_autofree char *usual = cache ? NULL : mt_job_hub_cache();
+    const char *place = cache ? cache : usual;
+    const char *snapshot = place ? find_snapshot(place, dataset->repository, arena) : NULL;
+    struct mt_hub_list chosen = {0};
+    if (!snapshot)
+        return mt_error_set(
+            error, -ENOENT, MT_REASON_BAD_DATA,
+            "the data set %s of the Hugging Face hub is not in the local cache %s: fetch it first "
+            "(hf download --repo-type dataset %s)",
+            dataset->repository, place ? place : "(none: HOME is not set)", dataset->repository);
+    int r = choose(snapshot, dataset, arena, &chosen, error);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < chosen.count; i++) {
+        chosen.paths[i] = mt_arena_printf(arena, "%s/%s", snapshot, chosen.paths[i]);
+        if (!chosen.paths[i])
+            return no_memory(error);
+    }
+    *paths = chosen.paths;
+    *num_paths = chosen.count;
+    return 0;
+}
