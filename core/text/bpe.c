@@ -32,6 +32,7 @@ struct mt_bpe {
     int32_t unknown;       /* or MT_TOKEN_NONE */
     int32_t byte_ids[256]; /* byte level: of single bytes; byte fallback: of "<0xNN>" */
     bool has_all_byte_ids;
+    bool crosses_marks;            /* a merge makes a token with U+2581 behind another character */
     struct mt_bpe_affixes affixes; /* continuing_subword_prefix, end_of_word_suffix */
     atomic_uchar *whole;           /* [vocab->size]: does the token's own text encode to it? */
 };
@@ -368,6 +369,18 @@ static int split_merge(const json_t *merge, const char **left, size_t *left_byte
     return 0;
 }
 
+#define MARK "\xe2\x96\x81"
+#define MARK_BYTES 3
+
+static bool crosses_marks(const char *text, size_t bytes)
+{
+    for (size_t i = 1; i + MARK_BYTES <= bytes; i++)
+        if (memcmp(text + i, MARK, MARK_BYTES) == 0 &&
+            (i < MARK_BYTES || memcmp(text + i - MARK_BYTES, MARK, MARK_BYTES) != 0))
+            return true;
+    return false;
+}
+
 static int load_merge(struct mt_bpe *bpe, const json_t *vocab, const json_t *merge, size_t rank,
                       struct mt_text *joined, struct mt_error *error)
 {
@@ -388,6 +401,7 @@ static int load_merge(struct mt_bpe *bpe, const json_t *vocab, const json_t *mer
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
                             "merge %zu (\"%.40s\" and \"%.40s\") names a token that is not in the vocabulary",
                             rank, left, right);
+    bpe->crosses_marks = bpe->crosses_marks || crosses_marks(joined->data, joined->bytes);
     struct merge *slot = &bpe->merges[merge_slot(bpe, pair_of(a, b))];
     *slot = (struct merge){.pair = pair_of(a, b), .rank = (uint32_t)rank, .result = result};
     return 0;
@@ -489,6 +503,12 @@ int mt_bpe_load(const json_t *model, bool byte_level, const struct mt_vocab *voc
     }
     *result = bpe;
     return 0;
+}
+
+bool mt_bpe_cuts_at_marks(const struct mt_bpe *bpe)
+{
+    return !bpe->byte_level && !bpe->ignore_merges && !bpe->crosses_marks && !bpe->affixes.prefix &&
+           !bpe->affixes.suffix && mt_vocab_find(bpe->vocab, MARK, MARK_BYTES) != MT_TOKEN_NONE;
 }
 
 const struct mt_bpe_affixes *mt_bpe_affixes(const struct mt_bpe *bpe)

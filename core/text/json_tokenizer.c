@@ -422,8 +422,10 @@ static int read_parts(struct mt_pipeline *tokenizer, const json_t *document, str
         r = read_post_processor(tokenizer, json_object_get(document, "post_processor"), 0, error);
     if (r < 0)
         return r;
-    return unigram ? mt_unigram_load(model, &tokenizer->vocab, &tokenizer->unigram, error)
-                   : mt_bpe_load(model, tokenizer->byte_level, &tokenizer->vocab, &tokenizer->bpe, error);
+    r = unigram ? mt_unigram_load(model, &tokenizer->vocab, &tokenizer->unigram, error)
+                : mt_bpe_load(model, tokenizer->byte_level, &tokenizer->vocab, &tokenizer->bpe, error);
+    tokenizer->cuts_at_marks = r == 0 && tokenizer->bpe && mt_bpe_cuts_at_marks(tokenizer->bpe);
+    return r;
 }
 
 /* --- names of special tokens

@@ -59,15 +59,43 @@ static int look_up(const struct mt_pipeline *tokenizer, struct mt_view word, str
     return r;
 }
 
-static int encode_word(void *context, struct mt_view word)
+static int encode_part_of_word(struct encoding *encoding, struct mt_view word)
 {
-    struct encoding *encoding = context;
     const struct mt_pipeline *tokenizer = encoding->tokenizer;
     const size_t first = encoding->ids->count;
     int r = look_up(tokenizer, word, encoding->ids);
     if (r == 0 && encoding->spans)
         r = mt_align_word(&tokenizer->vocab, tokenizer->bpe ? mt_bpe_affixes(tokenizer->bpe) : NULL, word,
                           encoding->ids->data + first, encoding->ids->count - first, encoding->spans);
+    return r;
+}
+
+/* Where the next part of a word may begin, behind `from`: before U+2581 that follows another character. */
+static size_t next_mark(struct mt_view word, size_t from)
+{
+    static const char mark[] = "\xe2\x96\x81";
+    while (from < word.bytes) {
+        const char *found = memmem(word.text + from, word.bytes - from, mark, 3);
+        if (!found)
+            break;
+        const size_t at = (size_t)(found - word.text);
+        if (at && (at < 3 || memcmp(found - 3, mark, 3) != 0))
+            return at;
+        from = at + 3;
+    }
+    return word.bytes;
+}
+
+static int encode_word(void *context, struct mt_view word)
+{
+    struct encoding *encoding = context;
+    if (!encoding->tokenizer->cuts_at_marks)
+        return encode_part_of_word(encoding, word);
+    int r = 0;
+    for (size_t begin = 0, end; r == 0 && begin < word.bytes; begin = end) {
+        end = next_mark(word, begin + 1);
+        r = encode_part_of_word(encoding, mt_view_part(word, begin, end - begin));
+    }
     return r;
 }
 

@@ -12,12 +12,12 @@
 
 struct mt_template;
 
-/* The template of a GGUF file, or of a model's folder: chat_template.jinja, else `chat_template` of tokenizer_config.json (a
- * text, or a list of {name, template}, of which "default" is taken and "tool_use" where a conversation has
- * tools), else that of chat_template.json. *template is NULL where the folder has none. Special tokens are
- * what tokenizer_config.json calls `..._token` (a text, or an object with `content`), and
- * special_tokens_map.json where that has none. Errors: MT_REASON_BAD_MODEL; for a template that does not
- * parse with its line and column. */
+/* The template of a GGUF file, or of a model's folder: chat_template.jinja, else `chat_template` of
+ * tokenizer_config.json (a text, or a list of {name, template}, of which "default" is taken and "tool_use"
+ * where a conversation has tools), else that of chat_template.json. *template is NULL where the folder has
+ * none. Special tokens are what tokenizer_config.json calls `..._token` (a text, or an object with
+ * `content`), and special_tokens_map.json where that has none. Errors: MT_REASON_BAD_MODEL; for a template
+ * that does not parse with its line and column. */
 int mt_template_load(const char *folder, struct mt_template **template, struct mt_error *error);
 
 /* One of our own, for models without: "chatml", "llama3", ... (mt_template_names); special tokens from
