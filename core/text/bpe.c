@@ -33,6 +33,7 @@ struct mt_bpe {
     int32_t byte_ids[256]; /* byte level: of single bytes; byte fallback: of "<0xNN>" */
     bool has_all_byte_ids;
     bool crosses_marks;            /* a merge makes a token with U+2581 behind another character */
+    bool crosses_lines;            /* a merge makes a token with a newline in it */
     struct mt_bpe_affixes affixes; /* continuing_subword_prefix, end_of_word_suffix */
     atomic_uchar *whole;           /* [vocab->size]: does the token's own text encode to it? */
 };
@@ -402,6 +403,8 @@ static int load_merge(struct mt_bpe *bpe, const json_t *vocab, const json_t *mer
                             "merge %zu (\"%.40s\" and \"%.40s\") names a token that is not in the vocabulary",
                             rank, left, right);
     bpe->crosses_marks = bpe->crosses_marks || crosses_marks(joined->data, joined->bytes);
+    bpe->crosses_lines = bpe->crosses_lines || memchr(joined->data, '\n', joined->bytes) ||
+                         memmem(joined->data, joined->bytes, "<0x0A>", 6);
     struct merge *slot = &bpe->merges[merge_slot(bpe, pair_of(a, b))];
     *slot = (struct merge){.pair = pair_of(a, b), .rank = (uint32_t)rank, .result = result};
     return 0;
@@ -509,6 +512,11 @@ bool mt_bpe_cuts_at_marks(const struct mt_bpe *bpe)
 {
     return !bpe->byte_level && !bpe->ignore_merges && !bpe->crosses_marks && !bpe->affixes.prefix &&
            !bpe->affixes.suffix && mt_vocab_find(bpe->vocab, MARK, MARK_BYTES) != MT_TOKEN_NONE;
+}
+
+bool mt_bpe_cuts_at_lines(const struct mt_bpe *bpe)
+{
+    return mt_bpe_cuts_at_marks(bpe) && !bpe->crosses_lines && bpe->byte_fallback && bpe->has_all_byte_ids;
 }
 
 const struct mt_bpe_affixes *mt_bpe_affixes(const struct mt_bpe *bpe)

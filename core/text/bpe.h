@@ -24,9 +24,10 @@ struct mt_bpe_affixes {
 };
 const struct mt_bpe_affixes *mt_bpe_affixes(const struct mt_bpe *bpe);
 
-/* May a word be cut before each U+2581 that follows another character, to be encoded in parts? No merge goes
- * over such a place, then. */
+/* May a word be cut before each U+2581 that follows another character, and before and behind newlines, to be
+ * encoded in parts? No merge goes over such a place, then. */
 bool mt_bpe_cuts_at_marks(const struct mt_bpe *bpe);
+bool mt_bpe_cuts_at_lines(const struct mt_bpe *bpe);
 
 /* Appends the ids of one word. Thread-safe. 0 or -ENOMEM. */
 int mt_bpe_encode(const struct mt_bpe *bpe, const char *word, size_t bytes, struct mt_ids *ids);

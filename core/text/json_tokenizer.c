@@ -425,6 +425,7 @@ static int read_parts(struct mt_pipeline *tokenizer, const json_t *document, str
     r = unigram ? mt_unigram_load(model, &tokenizer->vocab, &tokenizer->unigram, error)
                 : mt_bpe_load(model, tokenizer->byte_level, &tokenizer->vocab, &tokenizer->bpe, error);
     tokenizer->cuts_at_marks = r == 0 && tokenizer->bpe && mt_bpe_cuts_at_marks(tokenizer->bpe);
+    tokenizer->cuts_at_lines = tokenizer->cuts_at_marks && mt_bpe_cuts_at_lines(tokenizer->bpe);
     return r;
 }
 

@@ -70,18 +70,30 @@ static int encode_part_of_word(struct encoding *encoding, struct mt_view word)
     return r;
 }
 
-/* Where the next part of a word may begin, behind `from`: before U+2581 that follows another character. */
-static size_t next_mark(struct mt_view word, size_t from)
+static bool mark_at(struct mt_view word, size_t at)
 {
-    static const char mark[] = "\xe2\x96\x81";
-    while (from < word.bytes) {
-        const char *found = memmem(word.text + from, word.bytes - from, mark, 3);
-        if (!found)
-            break;
-        const size_t at = (size_t)(found - word.text);
-        if (at && (at < 3 || memcmp(found - 3, mark, 3) != 0))
+    return word.bytes - at >= 3 && memcmp(word.text + at, "\xe2\x96\x81", 3) == 0;
+}
+
+/* The end of the part of a word that begins at `begin`: before U+2581 that follows another character, and
+ * around newlines where they are apart, too. */
+static size_t part_end(struct mt_view word, size_t begin, bool lines)
+{
+    bool behind_mark = true;
+    if (lines && word.text[begin] == '\n') {
+        while (begin < word.bytes && word.text[begin] == '\n')
+            begin++;
+        return begin;
+    }
+    for (size_t at = begin; at < word.bytes; at++) {
+        const char c = word.text[at];
+        if (c == '\n' && lines)
             return at;
-        from = at + 3;
+        const bool mark = c == '\xe2' && mark_at(word, at);
+        if (mark && !behind_mark)
+            return at;
+        behind_mark = mark;
+        at += mark ? 2 : 0;
     }
     return word.bytes;
 }
@@ -93,7 +105,7 @@ static int encode_word(void *context, struct mt_view word)
         return encode_part_of_word(encoding, word);
     int r = 0;
     for (size_t begin = 0, end; r == 0 && begin < word.bytes; begin = end) {
-        end = next_mark(word, begin + 1);
+        end = part_end(word, begin, encoding->tokenizer->cuts_at_lines);
         r = encode_part_of_word(encoding, mt_view_part(word, begin, end - begin));
     }
     return r;

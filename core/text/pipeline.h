@@ -30,11 +30,11 @@ struct mt_pipeline {
     struct mt_unigram *unigram;
     struct mt_sentencepiece *sentencepiece; /* also does what normalizer and pre-tokenizer do */
     struct mt_word_cache *cache;
-    bool cuts_at_marks; /* mt_bpe_cuts_at_marks */
-    bool continues;     /* only the first part of a text is a beginning for it; else every part is */
-    bool prefix_blank;  /* a blank goes before that beginning */
-    bool *names; /* [vocab_size]: the special tokens that have a name; a blank alone before the first is
-                    dropped */
+    bool cuts_at_marks, cuts_at_lines; /* mt_bpe_cuts_at_marks, ..._lines */
+    bool continues;    /* only the first part of a text is a beginning for it; else every part is */
+    bool prefix_blank; /* a blank goes before that beginning */
+    bool *names;       /* [vocab_size]: the special tokens that have a name; a blank alone before the first is
+                          dropped */
     struct mt_ids prefix, suffix; /* put around a text */
     size_t strip_start;           /* blanks taken off the beginning of a decoded text */
     bool strip_first;             /* all blanks are taken off the first token (Metaspace) */

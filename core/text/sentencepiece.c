@@ -237,6 +237,8 @@ static int read_piece(struct mt_sentencepiece *model, const struct mt_sentencepi
     }
     if (from->types[id] != MT_PIECE_CONTROL && crosses_blanks(text, bytes))
         model->whole = true;
+    if (memchr(text, '\n', bytes))
+        model->lines = false;
     return 0;
 }
 
@@ -321,6 +323,7 @@ int mt_sentencepiece_new(const struct mt_sentencepiece_model *from, struct mt_se
     model->escape = from->escape_whitespaces;
     model->suffix = from->treat_whitespace_as_suffix;
     model->whole = !from->escape_whitespaces;
+    model->lines = from->byte_fallback; /* else several unknown are one */
     int r = make(model, from, error);
     if (r < 0) {
         mt_sentencepiece_free(model);

@@ -256,7 +256,8 @@ static int encode_words(struct merging *merging, struct mt_view text)
             continue;
         }
         const bool mark = text.text[i] == MT_MARK[0] && mark_at(text, i);
-        if (mark && !behind_mark && !model->whole) {
+        const bool newline = text.text[i] == '\n' || (i && text.text[i - 1] == '\n');
+        if ((mark && !behind_mark && !model->whole) || (newline && model->lines)) {
             r = encode_word(merging, text.text + start, i - start);
             start = i;
         }

@@ -21,6 +21,7 @@ struct mt_sentencepiece {
     bool byte_fallback;
     bool prefix, remove_blanks, escape, suffix;
     bool whole;      /* some piece has a blank after other text: words are not apart */
+    bool lines;      /* no piece has a newline: what is before and behind one is apart */
     bool has_unused; /* pieces that may be merged, but must be taken apart again */
     struct mt_added *users;
     struct mt_charsmap *charsmap;
