@@ -92,6 +92,8 @@ static const struct refusal refusals[] = {
     {"model.vocab_size=258", "/model/vocab_size", "too small for the tokenizer bytes", NULL},
     {"model.bos_token_id=259", "/model/bos_token_id", "outside of the vocabulary", NULL},
     {"training.micro_batch_size=9", "/training/micro_batch_size", "larger than a whole step", NULL},
+    {"memory.recompute=never\nmemory.checkpoint_interval=2", "/memory/recompute", "leave one of them out",
+     NULL},
     {"training.batch_size=1000000\ntraining.gradient_accumulation_steps=1000000", "/training/batch_size",
      "no machine holds so many", NULL},
     {"model.hidden_size=", "/model/hidden_size", "hidden_size is missing", NULL},
