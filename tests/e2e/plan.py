@@ -83,7 +83,7 @@ def bad_arguments_are_named():
     folder.run("plan", "smollm2-360m", "--bus-gbps", "-3", code=64, says=["bus_gbps"])
     folder.run("plan", "smollm2-360m", "--bus-gbps", "fast", code=64, says=["bus_gbps"])
     folder.run("plan", "smollm2-360m", "--nothing", code=64, says=["--nothing"])
-    folder.run("plan", "Org/Nobody-7B", code=65, says=["Org/Nobody-7B is not known yet", "llama-3.1-8b", "more in"])
+    folder.run("plan", "Org/Nobody-7B", code=65, says=["Org/Nobody-7B is not known yet", "deepseek-llm-7b", "more in"])
     folder.run("plan", "missing.yaml", code=78, says=["there is no file missing.yaml"])
     folder.run("plan", "smollm2-360m", "--set", "memory.store=nvme", code=78, says=["not supported yet"])
     folder.run("plan", "smollm2-360m", "--set", "training.batch_sise=1", code=78, says=["batch_size"])

@@ -41,6 +41,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import casebook
 import cases_dense  # noqa: F401  (the tables fill casebook.CASES)
 import cases_llama  # noqa: F401
+import cases_references  # noqa: F401
 
 HERE = pathlib.Path(__file__).resolve().parent
 FILE_LIMIT_BYTES = 512 * 1024
