@@ -9,6 +9,9 @@
     make_golden.py --roundtrip CASE DIR
                                       load the checkpoint folder DIR with transformers, refuse a missing or unexpected
                                       key, and compare its config, names, shapes, dtypes and bits with CASE's
+    make_golden.py --roundtrip-all DIR
+                                      the same of every DIR/CASE-f32 and DIR/CASE-bf16, as test_round_trip leaves them
+                                      where MT_ROUND_TRIP_FOLDER says
 
 Our own engine has no part in this. README.md tells what the files hold; cases_*.py are the tables of models.
 """
@@ -380,24 +383,51 @@ def check_case(case, committed):
 
 
 def roundtrip(case_name, folder):
-    """`folder` is the checkpoint that a program under test wrote after training CASE at learning rate 0."""
+    """`folder` is the checkpoint that a program under test wrote after training CASE at learning rate 0; or CASE rounded
+    to bfloat16 first, when its config.json says bfloat16."""
     folder, committed = pathlib.Path(folder), HERE / case_name
+    config, wanted = (json.loads((path / "config.json").read_text()) for path in (folder, committed))
+    key = "torch_dtype" if "torch_dtype" in wanted else "dtype"
+    narrow = config.get(key) == "bfloat16" and wanted[key] == "float32"
     load_model(folder, dtype=torch.float32)
+    rename = next((case.get("rename") for case in casebook.CASES if case["name"] == case_name), None)
     old = load_file(committed / "model.safetensors")
+    if rename:  # saved under the names that transformers itself writes
+        old = {f"transformer.{name}": value for name, value in old.items()}
     new = {}
     for path in sorted(folder.glob("model*.safetensors")):
         new.update(load_file(path))
     problems = [f"missing tensor {name}" for name in old.keys() - new.keys()]
     problems += [f"unexpected tensor {name}" for name in new.keys() - old.keys()]
     for name in old.keys() & new.keys():
-        if old[name].dtype != new[name].dtype or old[name].shape != new[name].shape:
+        value = old[name].to(torch.bfloat16) if narrow else old[name]
+        bits = torch.int16 if narrow else torch.int32
+        if value.dtype != new[name].dtype or value.shape != new[name].shape:
             problems.append(f"{name}: {new[name].dtype} {list(new[name].shape)}, "
-                            f"not {old[name].dtype} {list(old[name].shape)}")
-        elif not torch.equal(old[name].view(torch.int32), new[name].view(torch.int32)):
+                            f"not {value.dtype} {list(value.shape)}")
+        elif not torch.equal(value.view(bits), new[name].view(bits)):
             problems.append(f"{name}: other bits")
-    if json.loads((folder / "config.json").read_text()) != json.loads((committed / "config.json").read_text()):
+    if narrow:
+        wanted[key] = "bfloat16"
+    if config != wanted:
         problems.append("config.json differs")
     return sorted(problems)
+
+
+def roundtrip_all(folder):
+    tried = 0
+    problems = []
+    for path in sorted(pathlib.Path(folder).iterdir()):
+        name, _, dtype = path.name.rpartition("-")
+        if dtype not in ("f32", "bf16"):
+            continue
+        tried += 1
+        try:
+            problems += [f"{path.name}: {problem}" for problem in roundtrip(name, path)]
+        except Exception as error:  # one that does not load must not hide the others
+            problems.append(f"{path.name}: {type(error).__name__}: {error}")
+    print(f"{tried} checkpoints")
+    return problems
 
 
 def inert_settings(case_name):
@@ -459,13 +489,14 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--inert", action="store_true")
     parser.add_argument("--roundtrip", nargs=2, metavar=("CASE", "DIR"))
+    parser.add_argument("--roundtrip-all", metavar="DIR")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    if options.roundtrip:
-        problems = roundtrip(*options.roundtrip)
+    if options.roundtrip or options.roundtrip_all:
+        problems = roundtrip(*options.roundtrip) if options.roundtrip else roundtrip_all(options.roundtrip_all)
         print("\n".join(problems) or "loads in transformers and equals the case bit for bit")
         return 1 if problems else 0
     failed = 0
