@@ -296,6 +296,51 @@ static void agrees_with_transformers(void **state)
     mt_safetensors_close(golden);
 }
 
+/* In bfloat16 numbers are held to eight bits: the loss to 1%, and the gradient, all parameters together, to a
+ * tenth of its length. */
+static void agrees_in_bfloat16(void **state)
+{
+    const struct golden_case *which = *state;
+    struct setting setting = usual_setting(8, 64);
+    struct mt_error error = {0};
+    struct mt_safetensors *golden;
+    struct mt_step_result result;
+    char path[320];
+    struct bed bed;
+    if (refusal_of(which->name))
+        return;
+    setting.dtype = MT_BF16;
+    setting.executor.micro_batch_size = 2;
+    snprintf(path, sizeof path, "tests/golden/%s/golden.safetensors", which->name);
+    mt_assert_ok(mt_safetensors_open(path, &golden, &error), &error);
+    struct mt_batch *batch = batch_golden(golden);
+    bed_open_golden(&bed, which->name, &setting);
+    mt_assert_ok(mt_executor_step(bed.executor, batch, LEARNING_RATE, &result, &error), &error);
+    const double loss = golden_number(golden, "loss3", 0);
+    double square = 0, off = 0;
+    for (size_t i = 0; i < bed.model->num_parameters; i++) {
+        const struct mt_parameter *p = &bed.model->parameters[i];
+        if (p->buffer)
+            continue;
+        float *wanted = golden_values(golden_tensor(golden, "grad.", p->name));
+        float *seen = malloc(p->count * sizeof *seen);
+        assert_int_equal(mt_store_read(bed.store, p, MT_STORE_GRADIENT, 0, p->count, seen, NULL), 0);
+        for (size_t k = 0; k < p->count; k++) {
+            square += (double)wanted[k] * (double)wanted[k];
+            off += ((double)seen[k] - (double)wanted[k]) * ((double)seen[k] - (double)wanted[k]);
+        }
+        free(wanted);
+        free(seen);
+    }
+    if (!(fabs(result.loss - loss) <= 0.01 * loss) || !(sqrt(off) <= 0.1 * sqrt(square)))
+        fail_msg("loss %.6g must be %.6g; gradient off by %.3g of its length", result.loss, loss,
+                 sqrt(off / square));
+    mt_assert_ok(mt_executor_finish(bed.executor, &error), &error);
+    bed_close(&bed);
+    batch_free(batch);
+    mt_safetensors_close(golden);
+}
+
 /* Whether the folder is a case. */
 static int choose(const struct dirent *entry)
 {
@@ -312,20 +357,24 @@ int main(void)
     const int num_cases = scandir("tests/golden", &entries, choose, alphasort);
     if (num_cases <= 0)
         return 1;
-    struct CMUnitTest *tests = calloc((size_t)num_cases * NUM_SETTINGS, sizeof *tests);
-    struct golden_case *cases = calloc((size_t)num_cases * NUM_SETTINGS, sizeof *cases);
-    char(*names)[320] = calloc((size_t)num_cases * NUM_SETTINGS, sizeof *names);
+    struct CMUnitTest *tests = calloc((size_t)num_cases * (NUM_SETTINGS + 1), sizeof *tests);
+    struct golden_case *cases = calloc((size_t)num_cases * (NUM_SETTINGS + 1), sizeof *cases);
+    char(*names)[320] = calloc((size_t)num_cases * (NUM_SETTINGS + 1), sizeof *names);
     size_t count = 0;
     for (int i = 0; i < num_cases; i++)
-        for (size_t k = 0; k < NUM_SETTINGS; k++) {
+        for (size_t k = 0; k <= NUM_SETTINGS; k++) { /* the last: in bfloat16 */
             const char *name = entries[i]->d_name;
+            const bool cuda = k < NUM_SETTINGS && settings[k].cuda;
             if ((only && strncmp(name, only, strlen(only)) != 0) ||
-                settings[k].cuda != (getenv("MEGATRAIN_CUDA_MODULE") != NULL))
+                cuda != (getenv("MEGATRAIN_CUDA_MODULE") != NULL))
                 continue;
-            snprintf(names[count], sizeof names[count], "%s: %s", name, settings[k].name);
+            snprintf(names[count], sizeof names[count], "%s: %s", name,
+                     k < NUM_SETTINGS ? settings[k].name : "in bfloat16");
             cases[count] = (struct golden_case){name, k};
-            tests[count] = (struct CMUnitTest){
-                .name = names[count], .test_func = agrees_with_transformers, .initial_state = &cases[count]};
+            tests[count] = (struct CMUnitTest){.name = names[count],
+                                               .test_func = k < NUM_SETTINGS ? agrees_with_transformers
+                                                                             : agrees_in_bfloat16,
+                                               .initial_state = &cases[count]};
             count++;
         }
     const int failed = _cmocka_run_group_tests("golden", tests, count, NULL, NULL);
