@@ -158,6 +158,48 @@ static void what_is_not_known_is_refused_by_name(void **state)
     check_refused("{" SMALL ",\"dtype\":\"int8\"}", "int8");
 }
 
+/* Settings that mean another mathematics than the family's entry has. */
+static void settings_that_change_the_mathematics_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const char *const settings[][3] = {
+        {"gpt2", "\"add_cross_attention\":true", "add_cross_attention"},
+        {"gpt2", "\"rope_interleaved\":true", "rope_interleaved"},
+        {"opt", "\"_remove_final_layer_norm\":true", "_remove_final_layer_norm"},
+        {"opt", "\"word_embed_proj_dim\":32", "word_embed_proj_dim"},
+        {"falcon", "\"num_ln_in_parallel_attn\":2", "num_ln_in_parallel_attn"},
+        {"falcon", "\"new_decoder_architecture\":true,\"parallel_attn\":false", "parallel_attn"},
+        {"mpt", "\"attn_config\":{\"qk_ln\":true}", "attn_config.qk_ln"},
+        {"mpt", "\"attn_config\":{\"alibi\":false}", "attn_config.alibi"},
+        {"mpt", "\"attn_config\":{\"attn_curve\":3}", "attn_config.attn_curve"},
+        {"mpt", "\"logit_scale\":2.0", "logit_scale"},
+        {"bloom", "\"alibi_slopes\":[1,2]", "alibi_slopes"},
+        {"baichuan", "\"z_loss_weight\":0.1", "z_loss_weight"},
+        {"chatglm", "\"add_bias_linear\":true", "add_bias_linear"},
+        {"chatglm", "\"rmsnorm\":false", "rmsnorm"},
+        {"gemma4_text", "\"enable_moe_block\":true", "enable_moe_block"},
+        {"gemma4_text", "\"use_bidirectional_attention\":\"all\"", "use_bidirectional_attention"},
+        {"qwen3", "\"rope_parameters\":{\"rope_type\":\"proportional\"}", "proportional"},
+        {"gpt_neo", "\"attention_layers\":[\"global\",\"sparse\"]", "sparse"},
+        {"codegen", "\"rotary_dim\":90", "rotary_dim"},
+        {"apertus", "\"hidden_act\":\"xielu2\"", "xielu2"},
+        {"llama", "\"hidden_act\":\"xielu\"", "xielu"},
+    };
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        struct mt_error error = {0};
+        struct mt_model *model;
+        char text[512];
+        snprintf(text, sizeof text,
+                 "{\"model_type\":\"%s\",\"vocab_size\":50,\"hidden_size\":24,\"intermediate_size\":40,"
+                 "\"num_hidden_layers\":2,\"num_attention_heads\":3%s,%s}",
+                 settings[i][0], strcmp(settings[i][0], "codegen") ? "" : ",\"n_head\":4", settings[i][1]);
+        if (!from_config(text, &model, &error))
+            fail_msg("%s was accepted", text);
+        assert_int_equal(error.reason, MT_REASON_BAD_MODEL);
+        mt_assert_mentions(error.message, settings[i][2]);
+    }
+}
+
 static void wrong_numbers_are_refused_by_name(void **state)
 {
     (void)state;
@@ -252,6 +294,7 @@ int main(void)
         cmocka_unit_test(places_do_not_overlap_and_are_aligned),
         cmocka_unit_test(both_forms_of_config_json_say_the_same_and_go_back_as_they_were),
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
+        cmocka_unit_test(settings_that_change_the_mathematics_are_refused_by_name),
         cmocka_unit_test(wrong_numbers_are_refused_by_name),
         cmocka_unit_test(a_job_with_a_strange_key_is_a_bad_job),
         cmocka_unit_test(freezing_by_globs_moves_what_is_trained_together),
