@@ -169,6 +169,10 @@ struct mt_cuda_product {
 int mt_cuda_multiply(struct mt_stream *stream, const struct mt_cuda_product *product, const char *operation);
 void mt_cuda_products_free(struct mt_cuda_products *products);
 
+/* ---- collective.cu ---- */
+
+extern const struct mt_collective_api mt_cuda_collective_api;
+
 /* ---- operations, a file each in kernels/ ---- */
 
 int mt_cuda_embedding(struct mt_stream *, const struct mt_embedding_args *);

@@ -165,19 +165,22 @@ struct sim_runner *sim_stream_runner(cudaStream_t stream)
     return stream->runner;
 }
 
+static void wait_empty(cudaStream_t stream)
+{
+    for (;;) {
+        const uint32_t tail = __atomic_load_n(&stream->tail, __ATOMIC_ACQUIRE);
+        if (tail == __atomic_load_n(&stream->head, __ATOMIC_ACQUIRE))
+            return;
+        sleep_while(&stream->tail, tail, &stream->waiters);
+    }
+}
+
 void sim_wait_idle(int device)
 {
     sim_take(&streams_lock);
-    for (struct CUstream_st *stream = streams; stream; stream = stream->next) {
-        if (stream->device != device)
-            continue;
-        for (;;) {
-            const uint32_t tail = __atomic_load_n(&stream->tail, __ATOMIC_ACQUIRE);
-            if (tail == __atomic_load_n(&stream->head, __ATOMIC_ACQUIRE))
-                break;
-            sleep_while(&stream->tail, tail, &stream->waiters);
-        }
-    }
+    for (struct CUstream_st *stream = streams; stream; stream = stream->next)
+        if (stream->device == device)
+            wait_empty(stream);
     sim_give(&streams_lock);
 }
 
@@ -295,8 +298,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     if (!is_stream(stream, "cudaStreamDestroy"))
         return sim_error(cudaErrorInvalidResourceHandle);
-    push(stream, NULL, true, NULL, 0);
-    SIM_UNSYNCED(pthread_join(stream->thread, NULL));
+    /* Its end is never counted as done: whoever waits for all streams must not meet it any more. */
+    wait_empty(stream);
     sim_take(&streams_lock);
     for (struct CUstream_st **at = &streams; *at; at = &(*at)->next)
         if (*at == stream) {
@@ -304,6 +307,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
             break;
         }
     sim_give(&streams_lock);
+    push(stream, NULL, true, NULL, 0);
+    SIM_UNSYNCED(pthread_join(stream->thread, NULL));
     stream->magic = 0;
     free(stream->ring);
     delete stream;

@@ -1,0 +1,244 @@
+/* Collective operations between the devices of a CUDA module ($MEGATRAIN_CUDA_MODULE): ranks are threads of
+ * this process, one a device. Without a module, or with fewer than two devices, there is nothing to test. */
+#include "core/device/module.h"
+#include "tests/unit/device/device_support.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+enum { RANKS = 3, COUNT = 1001 };
+
+struct rank {
+    const struct mt_cuda_module *module;
+    const struct mt_collective_id *id;
+    int number, ranks;
+    enum mt_dtype dtype;
+    pthread_t thread;
+    struct mt_device *device;
+    struct mt_stream *stream;
+    struct mt_collective *collective;
+    void *whole, *part; /* [ranks, COUNT] and [COUNT] on the device */
+    void *host;         /* [ranks, COUNT], pinned */
+    bool stays_away;    /* from the operation that the others do */
+    int code;
+    struct mt_error error;
+    const char *wrong;
+};
+
+static const struct mt_cuda_module *module_or_skip(int *devices)
+{
+    const struct mt_cuda_module *module = NULL;
+    setenv("CUDASIM_DEVICES", "3", 0); /* of the simulated module, which reads it when it is loaded */
+    if (!getenv("MEGATRAIN_CUDA_MODULE") || mt_cuda_module_load(&module, NULL) ||
+        module->count(devices, NULL) || *devices < 2)
+        mt_test_skip("needs a CUDA module with two devices");
+    return module;
+}
+
+/* Small whole numbers: exact in bf16, sums too. */
+static float value_of(int rank, size_t i)
+{
+    return (float)((i * 7 + (size_t)rank * 3) % 16);
+}
+
+static void put(const struct rank *rank, size_t i, float value)
+{
+    if (rank->dtype == MT_BF16)
+        ((uint16_t *)rank->host)[i] = mt_bf16_from_float(value);
+    else
+        ((float *)rank->host)[i] = value;
+}
+
+static float get(const struct rank *rank, size_t i)
+{
+    return rank->dtype == MT_BF16 ? mt_bf16_to_float(((const uint16_t *)rank->host)[i])
+                                  : ((const float *)rank->host)[i];
+}
+
+static size_t bytes_of(const struct rank *rank, size_t count)
+{
+    return count * mt_dtype_bytes(rank->dtype);
+}
+
+static int set_up(struct rank *rank)
+{
+    const size_t all = (size_t)rank->ranks * COUNT;
+    int r = rank->module->open(rank->number, NULL, &rank->device, &rank->error);
+    if (r)
+        return r;
+    const struct mt_device_api *api = rank->device->api;
+    r = api->stream_create(rank->device, "collective", &rank->stream, &rank->error);
+    r = r ? r : api->allocate(rank->device, bytes_of(rank, all), &rank->whole, &rank->error);
+    r = r ? r : api->allocate(rank->device, bytes_of(rank, COUNT), &rank->part, &rank->error);
+    r = r ? r : api->host_allocate(rank->device, bytes_of(rank, all), &rank->host, NULL, &rank->error);
+    return r ? r
+             : rank->module->collective->join(rank->device, rank->id, rank->number, rank->ranks, 20,
+                                              &rank->collective, &rank->error);
+}
+
+static void tear_down(struct rank *rank)
+{
+    rank->module->collective->leave(rank->collective);
+    if (!rank->device)
+        return;
+    const struct mt_device_api *api = rank->device->api;
+    if (rank->stream)
+        api->stream_destroy(rank->stream);
+    api->release(rank->device, rank->whole);
+    api->release(rank->device, rank->part);
+    api->host_release(rank->device, rank->host);
+    mt_device_close(rank->device);
+}
+
+static int pull(struct rank *rank, const void *from, size_t count)
+{
+    int r = rank->module->collective->wait(rank->collective, rank->stream, 20, &rank->error);
+    r = r ? r : rank->device->api->copy_to_host(rank->stream, rank->host, from, bytes_of(rank, count));
+    return r ? r : rank->device->api->stream_synchronize(rank->stream, &rank->error);
+}
+
+static int push(struct rank *rank, void *to, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        put(rank, i, value_of(rank->number, i));
+    const int r = rank->device->api->copy_to_device(rank->stream, to, rank->host, bytes_of(rank, count));
+    return r ? r : rank->device->api->stream_synchronize(rank->stream, &rank->error);
+}
+
+static float sum_of(const struct rank *rank, size_t i)
+{
+    float sum = 0;
+    for (int other = 0; other < rank->ranks; other++)
+        sum += value_of(other, i);
+    return sum;
+}
+
+static int all_four(struct rank *rank)
+{
+    const struct mt_collective_api *c = rank->module->collective;
+    const size_t all = (size_t)rank->ranks * COUNT, own = (size_t)rank->number * COUNT;
+    int r = push(rank, rank->whole, all);
+    r = r ? r : c->all_reduce(rank->collective, rank->stream, rank->whole, rank->whole, all, rank->dtype);
+    r = r ? r : pull(rank, rank->whole, all);
+    for (size_t i = 0; i < all && !r; i++)
+        rank->wrong = get(rank, i) == sum_of(rank, i) ? rank->wrong : "all_reduce";
+    r = r ? r : push(rank, rank->whole, all);
+    r = r ? r
+          : c->reduce_scatter(rank->collective, rank->stream, rank->part, rank->whole, COUNT, rank->dtype);
+    r = r ? r : pull(rank, rank->part, COUNT);
+    for (size_t i = 0; i < COUNT && !r; i++)
+        rank->wrong = get(rank, i) == sum_of(rank, own + i) ? rank->wrong : "reduce_scatter";
+    r = r ? r : push(rank, rank->part, COUNT);
+    r = r ? r : c->all_gather(rank->collective, rank->stream, rank->whole, rank->part, COUNT, rank->dtype);
+    r = r ? r : pull(rank, rank->whole, all);
+    for (size_t i = 0; i < all && !r; i++)
+        rank->wrong = get(rank, i) == value_of((int)(i / COUNT), i % COUNT) ? rank->wrong : "all_gather";
+    r = r ? r : push(rank, rank->part, COUNT);
+    r = r ? r : c->group_begin();
+    r = r ? r : c->broadcast(rank->collective, rank->stream, rank->part, rank->part, COUNT, 1, rank->dtype);
+    r = r ? r : c->group_end();
+    r = r ? r : pull(rank, rank->part, COUNT);
+    for (size_t i = 0; i < COUNT && !r; i++)
+        rank->wrong = get(rank, i) == value_of(1, i) ? rank->wrong : "broadcast";
+    return r;
+}
+
+static void *run_all_four(void *argument)
+{
+    struct rank *rank = argument;
+    rank->code = set_up(rank);
+    rank->code = rank->code ? rank->code : all_four(rank);
+    tear_down(rank);
+    return NULL;
+}
+
+static void *run_with_one_away(void *argument)
+{
+    struct rank *rank = argument;
+    const struct mt_collective_api *c = rank->module->collective;
+    rank->code = set_up(rank);
+    if (!rank->code && !rank->stays_away) {
+        rank->code =
+            c->all_reduce(rank->collective, rank->stream, rank->part, rank->part, COUNT, rank->dtype);
+        rank->code = rank->code ? rank->code : c->wait(rank->collective, rank->stream, 0.5, &rank->error);
+    } else if (!rank->code) {
+        usleep(1500000);
+        c->abort(rank->collective);
+    }
+    tear_down(rank);
+    return NULL;
+}
+
+static void on_ranks(void *(*run)(void *argument), enum mt_dtype dtype, struct rank *ranks, int *count)
+{
+    static struct mt_collective_id id;
+    int devices;
+    struct mt_error error = {0};
+    const struct mt_cuda_module *module = module_or_skip(&devices);
+    mt_assert_ok(module->collective->id_new(&id, &error), &error);
+    *count = devices < RANKS ? devices : RANKS;
+    for (int i = 0; i < *count; i++) {
+        ranks[i] = (struct rank){.module = module, .id = &id, .number = i, .ranks = *count, .dtype = dtype};
+        ranks[i].stays_away = i == *count - 1;
+        assert_int_equal(pthread_create(&ranks[i].thread, NULL, run, &ranks[i]), 0);
+    }
+    for (int i = 0; i < *count; i++)
+        pthread_join(ranks[i].thread, NULL);
+}
+
+static void sums_and_copies_reach_every_rank(void **state)
+{
+    (void)state;
+    struct rank ranks[RANKS];
+    int count;
+    for (int type = 0; type < 2; type++) {
+        on_ranks(run_all_four, type ? MT_BF16 : MT_F32, ranks, &count);
+        for (int i = 0; i < count; i++) {
+            mt_assert_ok(ranks[i].code, &ranks[i].error);
+            if (ranks[i].wrong)
+                fail_msg("rank %d: %s gave something else", i, ranks[i].wrong);
+        }
+    }
+}
+
+static void who_waits_in_vain_is_told_after_its_time(void **state)
+{
+    (void)state;
+    struct rank ranks[RANKS];
+    int count;
+    on_ranks(run_with_one_away, MT_F32, ranks, &count);
+    assert_int_equal(ranks[count - 1].code, 0);
+    for (int i = 0; i < count - 1; i++) {
+        /* The first whose time is up ends it for the others too. */
+        assert_true(ranks[i].code == -ETIMEDOUT || ranks[i].code == -EIO);
+        mt_assert_mentions(ranks[i].error.message, "rank ");
+    }
+}
+
+static void ranks_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    int devices;
+    struct mt_error error = {0};
+    struct mt_device *device;
+    struct mt_collective *collective;
+    const struct mt_cuda_module *module = module_or_skip(&devices);
+    struct mt_collective_id id;
+    mt_assert_ok(module->collective->id_new(&id, &error), &error);
+    mt_assert_ok(module->open(0, NULL, &device, &error), &error);
+    assert_int_equal(module->collective->join(device, &id, 3, 3, 1, &collective, &error), -EINVAL);
+    assert_int_equal(module->collective->join(device, &id, 0, 2, 0.3, &collective, &error), -ETIMEDOUT);
+    mt_assert_mentions(error.message, "rank 0 of 2 waited");
+    assert_null(collective);
+    mt_device_close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_and_copies_reach_every_rank),
+        cmocka_unit_test(who_waits_in_vain_is_told_after_its_time),
+        cmocka_unit_test(ranks_that_cannot_be_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
