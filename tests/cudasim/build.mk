@@ -15,7 +15,7 @@ cudasim_programs := $(patsubst %.cc,$(BUILD)/%,$(cudasim_tests))
 cudasim_races    := $(BUILD)/tests/cudasim/races
 
 # Tests that run once more with the module: their device is then cuda.
-cudasim_again := $(if $(cudasim_gpu),$(filter $(patsubst %,$(BUILD)/tests/unit/%,device/test_agreement device/test_attention device/test_collective \
+cudasim_again := $(if $(cudasim_gpu),$(filter $(patsubst %,$(BUILD)/tests/unit/%,device/test_agreement device/test_attention \
                      device/test_cross_entropy device/test_curves device/test_linear device/test_norms \
                      device/test_rows),$(unit_programs)))
 

@@ -1,5 +1,6 @@
-/* Collective operations between the devices of a CUDA module ($MEGATRAIN_CUDA_MODULE): ranks are threads of
- * this process, one a device. Without a module, or with fewer than two devices, there is nothing to test. */
+/* Collective operations between the devices of a CUDA module ($MEGATRAIN_CUDA_MODULE, else the simulated
+ * one): ranks are threads of this process, one a device. With fewer than two devices there is nothing to
+ * test. */
 #include "core/device/module.h"
 #include "tests/unit/device/device_support.h"
 
@@ -28,9 +29,12 @@ struct rank {
 static const struct mt_cuda_module *module_or_skip(int *devices)
 {
     const struct mt_cuda_module *module = NULL;
+    const char *build = getenv("MT_BUILD");
+    char simulated[1024];
+    snprintf(simulated, sizeof simulated, "%s/megatrain-cudasim.so", build ? build : "build");
+    setenv("MEGATRAIN_CUDA_MODULE", simulated, 0);
     setenv("CUDASIM_DEVICES", "3", 0); /* of the simulated module, which reads it when it is loaded */
-    if (!getenv("MEGATRAIN_CUDA_MODULE") || mt_cuda_module_load(&module, NULL) ||
-        module->count(devices, NULL) || *devices < 2)
+    if (mt_cuda_module_load(&module, NULL) || module->count(devices, NULL) || *devices < 2)
         mt_test_skip("needs a CUDA module with two devices");
     return module;
 }
