@@ -145,7 +145,7 @@ run_options = $(if $(TESTS),--only '$(TESTS)') $(if $(SANITIZE),--sanitized)
 
 check-run: all tests
 	@MT_BUILD='$(abspath $(BUILD))' tests/run.py $(run_options) $(unit_programs) $(cudasim_programs) \
-	    $(addprefix cudasim:,$(cudasim_again)) $(sort $(wildcard tests/e2e/*.sh tests/e2e/*.py))
+	    $(cudasim_again) $(sort $(wildcard tests/e2e/*.sh tests/e2e/*.py))
 
 # A real fine-tune, which takes a quarter of an hour to an hour.
 check-real: packages
@@ -173,8 +173,9 @@ tsan: packages
 	@$(MAKE) tsan-run BUILD=$(BUILD)/tsan SANITIZE=thread OPTIMISE='-O1 -g'
 
 .PHONY: tsan-run
-tsan-run: $(filter $(patsubst %,$(BUILD)/tests/unit/%/test_%,$(tsan_floors)),$(unit_programs))
-	@MT_BUILD='$(abspath $(BUILD))' tests/run.py $(run_options) $^
+tsan_programs := $(filter $(patsubst %,$(BUILD)/tests/unit/%/test_%,$(tsan_floors)),$(unit_programs))
+tsan-run: $(tsan_programs) $(if $(cudasim_tsan),$(cudasim_module))
+	@MT_BUILD='$(abspath $(BUILD))' tests/run.py $(run_options) $(tsan_programs) $(cudasim_tsan)
 
 # Each C file is compiled with -Werror and analysed in $(BUILD)/lint, once until it or one of its headers changes.
 lint:

@@ -10,7 +10,9 @@ named a failing case, each count as one failed case more.
 A test says in a comment near its top when it needs more than the usual time (`time limit: 900 s`), or must not
 share the machine with another test (`runs alone`).
 
-A test given as cudasim:PATH runs with the CUDA module of the simulated device, and says so in its name.
+A test given as cudasim:PATH runs with the CUDA module of the simulated device, and says so in its name;
+cudasim-backward:PATH, with threads and blocks that start last first; cudasim-racecheck:PATH, with CUDA threads that
+are threads to ThreadSanitizer.
 
 When CI=true a skip fails the run, unless tests/ci-allowed-skips.txt names it.
 """
@@ -33,10 +35,19 @@ RESULT = re.compile(r"^(ok|not ok|skip)(?: \d+)?(?: -)? *(# SKIP)? ?(.*)$")
 PLAN = re.compile(r"^1\.\.(\d+)$")
 
 
+SIMULATED = {
+    "cudasim": {},
+    "cudasim-backward": {"CUDASIM_SEED": "1"},
+    "cudasim-racecheck": {"CUDASIM_RACECHECK": "1"},
+}
+
+
 class Test:
     def __init__(self, path, build):
-        cudasim = path.startswith("cudasim:")
-        path = os.path.abspath(path.removeprefix("cudasim:"))
+        device, colon, program = path.partition(":")
+        if not colon or device not in SIMULATED:
+            device, program = "", path
+        path = os.path.abspath(program)
         # build/tests/unit/base/test_x and tests/e2e/x.sh are unit/base/test_x and e2e/x.sh
         for base in (os.path.join(build, "tests"), os.path.join(ROOT, "tests")):
             if path.startswith(base + os.sep):
@@ -45,9 +56,11 @@ class Test:
         else:
             self.name = os.path.basename(path)
         self.path = path
-        self.own = {"MEGATRAIN_CUDA_MODULE": os.path.join(build, "megatrain-cudasim.so")} if cudasim else {}
+        self.own = {}
+        if device:
+            self.own = {"MEGATRAIN_CUDA_MODULE": os.path.join(build, "megatrain-cudasim.so"), **SIMULATED[device]}
         source_file = os.path.join(ROOT, "tests", self.name)
-        self.name += "-on-cudasim" if cudasim else ""
+        self.name += f"-on-{device}" if device else ""
         self.log = os.path.join(build, "check", self.name.replace(os.sep, "-") + ".log")
         program = next((source_file + end for end in (".c", ".cc") if os.path.exists(source_file + end)), path)
         with open(program, encoding="utf-8", errors="replace") as source:

@@ -14,10 +14,15 @@ cudasim_gpu     := $(sort $(wildcard gpu/*.cu gpu/*/*.cu))
 cudasim_programs := $(patsubst %.cc,$(BUILD)/%,$(cudasim_tests))
 cudasim_races    := $(BUILD)/tests/cudasim/races
 
-# Tests that run once more with the module: their device is then cuda.
-cudasim_again := $(if $(cudasim_gpu),$(filter $(patsubst %,$(BUILD)/tests/unit/%,device/test_agreement device/test_attention \
+# Tests that run once more with the module: their device is then cuda. make tsan has others, and each kernel with its
+# threads as threads.
+cudasim_on = $(if $(cudasim_gpu),$(patsubst %,$(1):%,$(filter $(patsubst %,$(BUILD)/tests/unit/%,$(2)),$(unit_programs))))
+cudasim_again := $(call cudasim_on,cudasim,device/test_agreement device/test_attention device/test_collective \
                      device/test_cross_entropy device/test_curves device/test_linear device/test_norms \
-                     device/test_rows),$(unit_programs)))
+                     device/test_rows) \
+                 $(call cudasim_on,cudasim-backward,device/test_agreement)
+cudasim_tsan  := $(call cudasim_on,cudasim,device/test_agreement device/test_collective stream/test_waits) \
+                 $(call cudasim_on,cudasim-racecheck,device/test_agreement)
 
 cudasim_object    = $(patsubst %,$(BUILD)/obj/$(1)/%.o,$(basename $(2)))
 cudasim_simulator := $(call cudasim_object,cudasim,$(cudasim_sources))

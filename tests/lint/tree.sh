@@ -15,7 +15,7 @@ say() {
 }
 
 say "formatting"
-{ files '*.c'; files '*.h'; } | xargs -r clang-format --dry-run -Werror || failed=1
+{ files '*.c'; files '*.h'; files '*.cc'; files '*.cu'; } | xargs -r clang-format --dry-run -Werror || failed=1
 
 say "layering of the folders"
 python3 tests/lint/floors.py || failed=1
