@@ -180,7 +180,7 @@ tsan-run: $(tsan_programs) $(if $(cudasim_tsan),$(cudasim_module))
 # Each C file is compiled with -Werror and analysed in $(BUILD)/lint, once until it or one of its headers changes.
 lint:
 	@packaging/install-packages.sh build test lint
-	@tests/lint/tree.sh; tree=$$?; $(MAKE) -k lint-files BUILD=$(BUILD)/lint WERROR=1 && exit $$tree
+	@tests/lint/tree.sh; tree=$$?; $(MAKE) -k lint-files cudasim-objects BUILD=$(BUILD)/lint WERROR=1 && exit $$tree
 
 lint_sources := $(core_sources) $(server_sources) $(worker_sources) $(cli_sources) $(unit_sources) $(helper_sources) \
                 $(bench_sources)

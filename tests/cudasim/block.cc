@@ -7,8 +7,8 @@
  * Under ThreadSanitizer with CUDASIM_RACECHECK each CUDA thread is a fiber of its own, told to
  * ThreadSanitizer as a thread: then barriers are edges, and what they do not order is a reported race.
  */
-#include "fiber.h"
-#include "sim.h"
+#include "tests/cudasim/fiber.h"
+#include "tests/cudasim/sim.h"
 
 #include <cudasim/builtins.h>
 #include <new>

@@ -80,7 +80,9 @@ $(cudasim_races): $(call cudasim_object,cudasim-tsan,tests/cudasim/races/races.c
 	@mkdir -p $(@D)
 	$(quiet)$(CXX) -pthread -fsanitize=thread $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(cudasim_libraries)
 
-.PHONY: cudasim
+.PHONY: cudasim cudasim-objects
+# For make lint: compiled with -Werror.
+cudasim-objects: $(call cudasim_object,cudasim,$(cudasim_gpu) $(cudasim_tests)) $(cudasim_simulator)
 cudasim: $(if $(cudasim_gpu),$(cudasim_module)) $(cudasim_programs) $(cudasim_races)
 
 -include $(patsubst %.o,%.d,$(wildcard $(BUILD)/obj/cudasim/*/*.o $(BUILD)/obj/cudasim/*/*/*.o \

@@ -1,7 +1,7 @@
 /* Copies and fills. A copy over the bus takes as long as CUDASIM_BUS_GBPS and CUDASIM_LATENCY_US say; copies
  * of one direction share it. Host memory that is not pinned is refused (a real device would copy it at the
  * pace of the host, and not beside its other work), or copied so under CUDASIM_PAGEABLE=copy. */
-#include "sim.h"
+#include "tests/cudasim/sim.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* cuBLAS: matrices by columns, each call one product or a batch of them. */
-#include "product.h"
+#include "tests/cudasim/product.h"
 
 #include <new>
 

@@ -1,7 +1,7 @@
 /* cuBLASLt: descriptions of one product, the choice of an algorithm, and the product itself. An algorithm
  * remembers what alignment it was chosen for (256 bytes unless the preference says less), and is refused for
  * operands that have less. */
-#include "product.h"
+#include "tests/cudasim/product.h"
 
 #include <cublasLt.h>
 #include <new>

@@ -1,5 +1,5 @@
 /* The devices and what they say of themselves. */
-#include "sim.h"
+#include "tests/cudasim/sim.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Faults explained: an access that the machine refuses, or that is not aligned, says which kernel made it and
  * what lies at its address. On a real device it would be cudaErrorIllegalAddress or
  * cudaErrorMisalignedAddress without a place; here it ends the process. */
-#include "sim.h"
+#include "tests/cudasim/sim.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-#include "fiber.h"
+#include "tests/cudasim/fiber.h"
 
-#include "sim.h"
+#include "tests/cudasim/sim.h"
 
 #include <pthread.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 /* Launches: what is refused at the call, and the way into the queue. */
-#include "sim.h"
+#include "tests/cudasim/sim.h"
 
 #include <map>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Locks, sleeping and plain copies without what ThreadSanitizer intercepts: its view of the program must hold
  * the edges of CUDA alone. */
-#include "sim.h"
+#include "tests/cudasim/sim.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>

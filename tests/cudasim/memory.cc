@@ -5,7 +5,7 @@
  * file of 0xff, which costs nothing until it is written. Freed memory cannot be touched, and its addresses
  * are not given out again.
  */
-#include "sim.h"
+#include "tests/cudasim/sim.h"
 
 #include <errno.h>
 #include <map>

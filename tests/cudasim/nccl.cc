@@ -4,7 +4,7 @@
  * and the last one does the work for all, summing in the order of ranks. Who aborts its communicator no
  * longer waits; the others do until they abort theirs, as with the real library.
  */
-#include "sim.h"
+#include "tests/cudasim/sim.h"
 
 #include <cuda_bf16.h>
 #include <map>

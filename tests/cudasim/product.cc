@@ -4,7 +4,7 @@
  * OpenBLAS is not instrumented: what it reads and writes is announced to ThreadSanitizer, and its own locks
  * are no edges.
  */
-#include "product.h"
+#include "tests/cudasim/product.h"
 
 #include <cblas.h>
 #include <cuda_bf16.h>

@@ -2,7 +2,7 @@
 #ifndef CUDASIM_PRODUCT_H
 #define CUDASIM_PRODUCT_H
 
-#include "sim.h"
+#include "tests/cudasim/sim.h"
 
 #include <cublas_v2.h>
 

@@ -1,5 +1,5 @@
 /* What is told, and the errors that calls return. */
-#include "sim.h"
+#include "tests/cudasim/sim.h"
 
 #include <stdio.h>
 #include <stdlib.h>

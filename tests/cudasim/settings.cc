@@ -1,5 +1,5 @@
 /* What the environment asks for; README.md lists it. Read once, at the first call. */
-#include "sim.h"
+#include "tests/cudasim/sim.h"
 
 #include <math.h>
 #include <stdio.h>

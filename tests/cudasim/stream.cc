@@ -5,7 +5,7 @@
  * a stream or on the host. In particular the host learns nothing from an entry's being taken out of the ring,
  * or from a stream's being destroyed.
  */
-#include "sim.h"
+#include "tests/cudasim/sim.h"
 
 #include <pthread.h>
 #include <signal.h>
