@@ -11,26 +11,42 @@ void mt_samples_begin(struct mt_samples *samples, struct mt_bulk_folder *folder)
         samples->arrays[i] = (struct mt_bulk){.folder = folder, .name = mt_samples_names[i]};
 }
 
-static int add_bits(struct mt_samples *samples, const int32_t *learned, size_t count, struct mt_error *error)
+/* Whole bytes of tokens that are all learned. */
+static int add_learned_bytes(struct mt_samples *samples, size_t bytes, struct mt_error *error)
 {
     uint8_t piece[512];
-    size_t used = 0;
+    int r = 0;
+    memset(piece, 0xff, sizeof piece);
+    while (r == 0 && bytes > 0) {
+        const size_t part = bytes < sizeof piece ? bytes : sizeof piece;
+        r = mt_bulk_append(&samples->arrays[MT_SAMPLES_LEARNED], piece, part, error);
+        bytes -= part;
+    }
+    return r;
+}
+
+static int add_bits(struct mt_samples *samples, const int32_t *learned, size_t count, struct mt_error *error)
+{
     unsigned bit = (unsigned)(samples->num_tokens % 8);
     for (size_t i = 0; i < count; i++) {
+        if (!learned && bit == 0 && count - i >= 8) {
+            int r = add_learned_bytes(samples, (count - i) / 8, error);
+            if (r < 0)
+                return r;
+            i += (count - i) / 8 * 8;
+            if (i == count)
+                break;
+        }
         samples->bits |= (uint8_t)((!learned || learned[i]) << bit);
         if (++bit < 8)
             continue;
-        piece[used++] = samples->bits;
+        int r = mt_bulk_append(&samples->arrays[MT_SAMPLES_LEARNED], &samples->bits, 1, error);
+        if (r < 0)
+            return r;
         samples->bits = 0;
         bit = 0;
-        if (used == sizeof piece) {
-            int r = mt_bulk_append(&samples->arrays[MT_SAMPLES_LEARNED], piece, used, error);
-            if (r < 0)
-                return r;
-            used = 0;
-        }
     }
-    return mt_bulk_append(&samples->arrays[MT_SAMPLES_LEARNED], piece, used, error);
+    return 0;
 }
 
 int mt_samples_add_tokens(struct mt_samples *samples, const int32_t *ids, const int32_t *learned,
