@@ -52,6 +52,8 @@ struct CUstream_st {
     struct sim_runner *runner;
     uint64_t delay_state;
     struct CUstream_st *next; /* of all streams */
+    uint64_t number;
+    uint32_t users; /* threads that wait for it among all streams */
     /* Each on its own cache line; both count for ever, modulo 2^32. */
     alignas(64) uint32_t head; /* entries put in */
     uint32_t consumer_sleeps;
@@ -106,6 +108,8 @@ static void pause_a_little(cudaStream_t stream)
     sim_sleep_until(sim_now() + 1e-6 * (double)draw);
 }
 
+static void run_record(cudaStream_t, void *arguments);
+
 static void *stream_main(void *argument)
 {
     cudaStream_t stream = (cudaStream_t)argument;
@@ -121,12 +125,17 @@ static void *stream_main(void *argument)
             break;
         if (sim_env()->delay_microseconds)
             pause_a_little(stream);
-        if (entry->always || !sim_sticky()) {
-            alignas(16) unsigned char arguments[ENTRY_BYTES];
-            sim_move_bytes(arguments, entry->arguments, entry->bytes);
-            entry->run(stream, arguments);
-        }
-        change(&stream->tail, tail + 1, &stream->waiters);
+        /* Who has waited for a record finds the stream idle, if nothing stands behind it. */
+        sim_operation *run = entry->run;
+        const bool skip = !entry->always && sim_sticky(), record = run == run_record;
+        alignas(16) unsigned char arguments[ENTRY_BYTES];
+        sim_move_bytes(arguments, entry->arguments, entry->bytes);
+        if (record)
+            change(&stream->tail, tail + 1, &stream->waiters);
+        if (!skip)
+            run(stream, arguments);
+        if (!record)
+            change(&stream->tail, tail + 1, &stream->waiters);
     }
     sim_runner_free(stream->runner);
     return NULL;
@@ -165,23 +174,48 @@ struct sim_runner *sim_stream_runner(cudaStream_t stream)
     return stream->runner;
 }
 
+/* Until all that stood in the stream at the call is done. */
 static void wait_empty(cudaStream_t stream)
 {
+    const uint32_t head = __atomic_load_n(&stream->head, __ATOMIC_ACQUIRE);
     for (;;) {
         const uint32_t tail = __atomic_load_n(&stream->tail, __ATOMIC_ACQUIRE);
-        if (tail == __atomic_load_n(&stream->head, __ATOMIC_ACQUIRE))
+        if ((int32_t)(tail - head) >= 0)
             return;
         sleep_while(&stream->tail, tail, &stream->waiters);
     }
 }
 
-void sim_wait_idle(int device)
+/* The stream of the device made first after `number`, kept from being destroyed; NULL: none. Nobody holds the
+ * lock while waiting: a stream may be waiting for what another thread does first, with streams of its own. */
+static cudaStream_t take_stream_after(int device, uint64_t number)
 {
+    cudaStream_t found = NULL;
     sim_take(&streams_lock);
     for (struct CUstream_st *stream = streams; stream; stream = stream->next)
-        if (stream->device == device)
-            wait_empty(stream);
+        if (stream->device == device && stream->number > number && (!found || stream->number < found->number))
+            found = stream;
+    if (found)
+        __atomic_add_fetch(&found->users, 1, __ATOMIC_RELAXED);
     sim_give(&streams_lock);
+    return found;
+}
+
+static void give_stream(cudaStream_t stream)
+{
+    sim_take(&streams_lock); /* so that it is still there to be woken */
+    __atomic_sub_fetch(&stream->users, 1, __ATOMIC_SEQ_CST);
+    sim_futex_wake(&stream->users);
+    sim_give(&streams_lock);
+}
+
+void sim_wait_idle(int device)
+{
+    uint64_t number = 0;
+    for (cudaStream_t stream; (stream = take_stream_after(device, number)); give_stream(stream)) {
+        number = stream->number;
+        wait_empty(stream);
+    }
 }
 
 /* ---- records ---- */
@@ -255,8 +289,8 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int, int
         sim_fatal("out of host memory");
     made->magic = STREAM_MAGIC;
     made->device = sim_current_device();
-    made->delay_state =
-        sim_env()->seed + 0x9e3779b97f4a7c15u * __atomic_add_fetch(&streams_made, 1, __ATOMIC_RELAXED);
+    made->number = __atomic_add_fetch(&streams_made, 1, __ATOMIC_RELAXED);
+    made->delay_state = sim_env()->seed + 0x9e3779b97f4a7c15u * made->number;
     sim_faults_explain();
     sigset_t all, before; /* signals are for the program's own threads; faults are this thread's own */
     sigfillset(&all);
@@ -299,13 +333,18 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     if (!is_stream(stream, "cudaStreamDestroy"))
         return sim_error(cudaErrorInvalidResourceHandle);
     /* Its end is never counted as done: whoever waits for all streams must not meet it any more. */
-    wait_empty(stream);
     sim_take(&streams_lock);
     for (struct CUstream_st **at = &streams; *at; at = &(*at)->next)
         if (*at == stream) {
             *at = stream->next;
             break;
         }
+    uint32_t users;
+    while ((users = __atomic_load_n(&stream->users, __ATOMIC_SEQ_CST))) {
+        sim_give(&streams_lock);
+        sim_futex_wait(&stream->users, users);
+        sim_take(&streams_lock);
+    }
     sim_give(&streams_lock);
     push(stream, NULL, true, NULL, 0);
     SIM_UNSYNCED(pthread_join(stream->thread, NULL));
@@ -351,11 +390,12 @@ cudaError_t cudaDeviceSynchronize(void)
     const cudaError_t error = sim_ready();
     if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver)
         return sim_error(error);
-    sim_take(&streams_lock);
-    for (struct CUstream_st *stream = streams; stream; stream = stream->next)
-        if (stream->device == sim_current_device())
-            synchronize(stream);
-    sim_give(&streams_lock);
+    const int device = sim_current_device();
+    uint64_t number = 0;
+    for (cudaStream_t stream; (stream = take_stream_after(device, number)); give_stream(stream)) {
+        number = stream->number;
+        synchronize(stream);
+    }
     return sim_error(sim_sticky());
 }
 

@@ -2,6 +2,7 @@
  * setting changes is tried in a child, since settings are read once. */
 #include "tests/cudasim/testing.h"
 
+#include <pthread.h>
 #include <time.h>
 
 static double now(void)
@@ -212,6 +213,36 @@ static void more_calls_than_the_queue_holds_wait_for_room(void **)
     assert_int_equal(f.host[0], 2000);
 }
 
+/* A thread that waits for all streams keeps no other from making and ending streams, and from letting go what
+ * it waits for. */
+static void *wait_for_all(void *done)
+{
+    GOOD(cudaDeviceSynchronize());
+    __atomic_store_n((int *)done, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static void streams_come_and_go_while_others_wait_for_all(void **)
+{
+    struct gate gate = {0};
+    cudaStream_t held, other;
+    pthread_t thread;
+    int done = 0;
+    GOOD(cudaStreamCreateWithFlags(&held, cudaStreamNonBlocking));
+    GOOD(cudaLaunchHostFunc(held, wait_at, &gate));
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_all, &done), 0);
+    for (int i = 0; i < 20; i++) {
+        GOOD(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+        usleep(1000);
+        GOOD(cudaStreamDestroy(other));
+    }
+    assert_int_equal(__atomic_load_n(&done, __ATOMIC_ACQUIRE), 0);
+    let_go(&gate);
+    GOOD(cudaStreamDestroy(held));
+    pthread_join(thread, NULL);
+    assert_int_equal(done, 1);
+}
+
 /* ---- settings, in a child ---- */
 
 static int copy_takes_its_time(void)
@@ -420,6 +451,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_stream_that_waits_for_an_event_goes_on_after_it),
         cmocka_unit_test(arguments_are_taken_at_the_call),
         cmocka_unit_test(more_calls_than_the_queue_holds_wait_for_room),
+        cmocka_unit_test(streams_come_and_go_while_others_wait_for_all),
         cmocka_unit_test(settings_do_what_they_say),
         cmocka_unit_test(settings_that_are_wrong_are_told),
     };
