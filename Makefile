@@ -272,7 +272,7 @@ $(BUILD)/megatraind: $(BUILD)/obj/daemon/megatraind/main.o $(server_archive) $(c
 	$(quiet)$(link) $(SERVER_LIBS) $(CORE_LIBS)
 $(BUILD)/megatrain-worker: $(BUILD)/obj/daemon/worker/main.o $(worker_archive) $(core_archive)
 	$(say) LINK $@
-	$(quiet)$(link) $(CORE_LIBS) -ldl
+	$(quiet)$(link) $(CLI_LIBS) $(CORE_LIBS) -ldl
 $(BUILD)/megatrain: $(BUILD)/obj/daemon/cli/main.o $(cli_archive) $(core_archive)
 	$(say) LINK $@
 	$(quiet)$(link) $(CLI_LIBS) $(CORE_LIBS) -ldl
@@ -296,7 +296,7 @@ $(filter $(BUILD)/tests/e2e/api_%,$(helper_programs)): $(server_archive)
 $(helper_programs) $(bench_programs): $(BUILD)/%: $(BUILD)/obj/%.o $(core_archive)
 	$(say) LINK $@
 	@mkdir -p $(@D)
-	$(quiet)$(link) $(SERVER_LIBS) $(CORE_LIBS) -ldl
+	$(quiet)$(link) $(SERVER_LIBS) $(CLI_LIBS) $(CORE_LIBS) -ldl
 
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(core_objects) $(call objects,$(server_sources) $(worker_sources) $(cli_sources) \

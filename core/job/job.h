@@ -66,6 +66,7 @@ enum mt_job_recompute {
 
 struct mt_job_model {
     const char *path;         /* absolute path of a folder or GGUF file, or NULL when training from scratch */
+    const char *download;     /* Org/Model that is to be fetched to `path` where that is not there; or NULL */
     const char *name;         /* Org/Model; only while planning, where it need not be on this machine */
     const char *architecture; /* "llama": train from scratch; else NULL */
     const char *tokenizer;    /* "bytes", the absolute path of a folder, or NULL: the one in model.path */
@@ -240,6 +241,7 @@ struct mt_job_context {
     const char *models_folder; /* model.name is looked for in it; NULL: "models" below model_base */
     const char *hub_cache;     /* and then in this folder of the Hugging Face layout; NULL: not looked for */
     const char *ollama_store;  /* `ollama:NAME:TAG` is looked for in it; NULL: not looked for */
+    bool allow_download;       /* model.name may name a model that is fetched to models_folder first */
     bool confined;             /* the API: paths must lie below model_base, dataset_base or one of `roots` */
     const char *const *roots;
     size_t num_roots;
@@ -279,8 +281,8 @@ int mt_job_make_absolute(json_t *document, struct mt_error *error);
 /* Folder of this user's Ollama store, from OLLAMA_MODELS or HOME; malloc'd, NULL when none is set. */
 char *mt_job_ollama_store(void);
 
-/* What a command's --model names: a path that is there, `ollama:NAME:TAG`, or Org/Model in ./models or this user's
- * hub cache; else the text as it is. malloc'd. Errors: MT_REASON_BAD_MODEL, MT_REASON_BAD_JOB. */
+/* What a command's --model names: a path that is there, `ollama:NAME:TAG`, or Org/Model in ./models or this
+ * user's hub cache; else the text as it is. malloc'd. Errors: MT_REASON_BAD_MODEL, MT_REASON_BAD_JOB. */
 int mt_job_find_model(const char *text, char **path, struct mt_error *error);
 
 /* Folder of the Hugging Face hub cache of this user, from HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME or HOME;

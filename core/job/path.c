@@ -150,12 +150,17 @@ static const char *locate_in_cache(struct mt_arena *arena, const char *cache, co
     return is_folder(found) ? found : NULL;
 }
 
-const char *mt_model_locate(const struct mt_job_context *context, struct mt_arena *arena, const char *name)
+const char *mt_model_place(const struct mt_job_context *context, struct mt_arena *arena, const char *name)
 {
     const char *folder = context->models_folder;
     if (!folder)
         folder = mt_path_absolute(arena, context->model_base, "models", false);
-    const char *path = folder ? mt_path_absolute(arena, folder, name, false) : NULL;
+    return folder ? mt_path_absolute(arena, folder, name, false) : NULL;
+}
+
+const char *mt_model_locate(const struct mt_job_context *context, struct mt_arena *arena, const char *name)
+{
+    const char *path = mt_model_place(context, arena, name);
     if (is_folder(path))
         return path;
     return context->hub_cache ? locate_in_cache(arena, context->hub_cache, name) : NULL;

@@ -147,11 +147,16 @@ static void place_model_name(struct mt_job_reader *reader)
             check_model_path(&place, path);
         mt_reader_put(reader, "/model/path", json_string(path));
         mt_reader_remove(reader, "/model/name");
+    } else if (context->purpose == MT_JOB_RUN && context->allow_download) {
+        mt_reader_put(reader, "/model/path", json_string(mt_model_place(context, reader->arena, name)));
+        mt_reader_put(reader, "/model/download", json_string(name));
+        mt_reader_remove(reader, "/model/name");
     } else if (context->purpose == MT_JOB_RUN) {
-        mt_reader_error(reader, place.reason, place.pointer, NULL,
-                        "%s is neither in the models folder nor in the local Hugging Face cache; nothing is "
-                        "downloaded, so fetch it first (hf download %s), or give model.path",
-                        name, name);
+        mt_reader_error(
+            reader, place.reason, place.pointer, NULL,
+            "%s is neither in the models folder nor in the local Hugging Face cache; downloads are not "
+            "allowed here (allow_download), so fetch it first (hf download %s), or give model.path",
+            name, name);
     }
 }
 
@@ -190,11 +195,31 @@ static void place_ollama(struct mt_job_reader *reader, const char *text)
         mt_reader_put(reader, "/model/path", json_string(path));
 }
 
+/* A frozen document may come back (a resumed run's own): then it says no more than it did. */
+static void check_download(struct mt_job_reader *reader, const char *path)
+{
+    const struct mt_job_context *context = reader->context;
+    const char *name = json_string_value(mt_reader_get(reader, "/model/download"));
+    const char *expected = mt_is_model_name(name) ? mt_model_place(context, reader->arena, name) : NULL;
+    if (!path || !expected || strcmp(path, expected) != 0)
+        mt_reader_error(
+            reader, MT_REASON_BAD_JOB, mt_reader_origin(reader, "/model/download"), NULL,
+            "model.download is written by MegaTrain itself; to have a model downloaded give model.name");
+    else if (!context->allow_download && access(path, F_OK) < 0)
+        mt_reader_error(reader, MT_REASON_BAD_MODEL, mt_reader_origin(reader, "/model/download"), NULL,
+                        "%s is not there, and downloads are not allowed", path);
+}
+
 static void place_model(struct mt_job_reader *reader)
 {
     const char *given = mt_reader_given(reader, "/model/path")
                             ? json_string_value(mt_reader_get(reader, "/model/path"))
                             : NULL;
+    if (mt_reader_given(reader, "/model/download") && reader->context->purpose != MT_JOB_LOAD) {
+        check_download(reader, given);
+        if (given && access(given, F_OK) < 0)
+            given = NULL; /* not there yet */
+    }
     if (given && mt_is_ollama(given)) {
         if (reader->context->purpose != MT_JOB_LOAD)
             place_ollama(reader, given);

@@ -216,9 +216,16 @@ const struct mt_job_key mt_job_keys[] = {
 
     BLOCK("/model", "The model: exactly one of `path`, `name` and `architecture`.", FLAGS(0)),
     KEY("/model/path", MT_KEY_PATH, FIELD(model.path),
-        "A Hugging Face model folder (config.json and safetensors) to start from.", FLAGS(0)),
+        "A Hugging Face model folder (config.json and safetensors), a GGUF file, or `ollama:NAME:TAG` to "
+        "start from.",
+        FLAGS(0)),
     KEY("/model/name", MT_KEY_TEXT, FIELD(model.name),
-        "`Org/Model`, found in the models folder or the local Hugging Face cache; nothing is downloaded.",
+        "`Org/Model`, found in the models folder or the local Hugging Face cache, or downloaded where "
+        "downloads are "
+        "allowed.",
+        FLAGS(0)),
+    KEY("/model/download", MT_KEY_TEXT, FIELD(model.download),
+        "Written by MegaTrain: the name of the model that is downloaded to `path` before the first step.",
         FLAGS(0)),
     KEY("/model/architecture", MT_KEY_WORD, FIELD(model.architecture),
         "Train from scratch a model of this family, shaped by the keys below and any other key of the "

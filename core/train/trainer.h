@@ -23,7 +23,7 @@ enum mt_trainer_request {
 
 /* Where a run stands, for progress. */
 struct mt_trainer_progress {
-    const char *phase;  /* "loading", "tokenizing", "training", "evaluating", "saving" */
+    const char *phase;  /* "downloading", "loading", "tokenizing", "training", "evaluating", "saving" */
     const char *device; /* "cpu"; NULL before one is open */
     size_t step, max_steps;
     size_t trained_tokens;         /* real tokens of all steps, resumed ones included */
@@ -46,7 +46,8 @@ struct mt_trainer_options {
     const char *folder; /* has job.json; gets metrics.jsonl, log.jsonl, checkpoints/ */
     unsigned attempt;   /* from 1; 0: one more than the last row of metrics.jsonl says */
     struct mt_pool *pool;
-    const char *trace; /* where a Chrome trace goes; NULL: <folder>/trace.json where logging.trace is set */
+    bool allow_download; /* a model that the job names and that is not there may be fetched */
+    const char *trace;   /* where a Chrome trace goes; NULL: <folder>/trace.json where logging.trace is set */
     struct mt_trainer_hooks hooks;
 };
 

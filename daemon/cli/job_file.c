@@ -51,6 +51,7 @@ int mt_job_file_parse(const struct mt_job_file *from, enum mt_job_purpose purpos
         mt_autofree char *ollama_store = mt_job_ollama_store();
         mt_autofree char *own_name = name ? strdup(name) : mt_job_file_name(from->file);
         const struct mt_job_context context = {.purpose = purpose,
+                                               .allow_download = from->allow_download,
                                                .hub_cache = hub_cache,
                                                .ollama_store = ollama_store,
                                                .default_name = own_name,

@@ -16,6 +16,7 @@ struct mt_job_file {        /* starts as {0} */
     const char *sets[MT_JOB_FILE_SETS];
     size_t num_sets;
     const char *data_path; /* or NULL */
+    bool allow_download;
 };
 
 /* `--set assignment`. 0, or the exit code after a complaint. */

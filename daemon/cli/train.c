@@ -58,6 +58,7 @@ enum {
     OPTION_SET,
     OPTION_QUIET,
     OPTION_TRACE,
+    OPTION_ALLOW_DOWNLOAD,
 };
 
 static const struct option long_options[] = {
@@ -69,6 +70,7 @@ static const struct option long_options[] = {
     {"set", required_argument, NULL, OPTION_SET},
     {"quiet", no_argument, NULL, OPTION_QUIET},
     {"trace", required_argument, NULL, OPTION_TRACE},
+    {"allow-download", no_argument, NULL, OPTION_ALLOW_DOWNLOAD},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -102,6 +104,9 @@ static int parse(int argc, char **argv, struct command *command)
             break;
         case OPTION_TRACE:
             command->trace = optarg;
+            break;
+        case OPTION_ALLOW_DOWNLOAD:
+            command->job.allow_download = true;
             break;
         case OPTION_QUIET:
             command->quiet = true;
@@ -320,6 +325,7 @@ static int run(const struct command *command, struct mt_job *job, const char *fo
         .folder = folder,
         .pool = pool,
         .trace = command->trace,
+        .allow_download = command->job.allow_download,
         .hooks = {.context = &listener, .poll = on_poll, .progress = on_progress, .log = on_log},
     };
     struct mt_trainer_result end = {0};

@@ -257,6 +257,10 @@ static int run(struct mt_daemon *daemon)
     check_allowed_paths(&daemon->options);
     daemon->hub_cache = mt_job_hub_cache();
     daemon->ollama_store = mt_job_ollama_store();
+    /* For the workers, which inherit it. */
+    if (daemon->options.allow_download ? setenv("MEGATRAIN_ALLOW_DOWNLOAD", "1", 1) < 0
+                                       : unsetenv("MEGATRAIN_ALLOW_DOWNLOAD") < 0)
+        return complain(&error, EX_OSERR);
     mt_process_boot(daemon->boot);
     mt_autofd int signal_fd = block_signals(&error);
     daemon->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

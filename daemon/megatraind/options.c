@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { TEXT, LIST, WHOLE, SECONDS };
+enum kind { TEXT, LIST, WHOLE, SECONDS, SWITCH };
 
 struct setting {
     const char *key; /* "state_dir"; the flag is --state-dir */
@@ -41,6 +41,9 @@ static const struct setting settings[] = {
     {"allow_host", LIST, FIELD(allow_host), 0, 0, "NAME", NULL,
      "a name by which clients may call this machine (Host header),\n"
      "besides localhost, its own name and its addresses; repeatable"},
+    {"allow_download", SWITCH, FIELD(allow_download), 0, 0, "", NULL,
+     "models that jobs name as Org/Model and that are not here are\n"
+     "fetched from the hub (HF_ENDPOINT, HF_TOKEN) into models/"},
     {"workers", WHOLE, FIELD(workers), 1, 64, "N", "1", "jobs that run at the same time"},
     {"token_file", TEXT, FIELD(token_file), 0, 0, "FILE", NULL,
      "a file with the bearer token that clients must send; without\n"
@@ -118,6 +121,19 @@ static int set_number(const struct setting *setting, const char *value, double *
     return 0;
 }
 
+static int set_switch(const struct setting *setting, const char *value, bool *on, struct mt_error *error)
+{
+    static const char *const words[][2] = {{"yes", "no"}, {"true", "false"}, {"on", "off"}, {"1", "0"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        for (size_t k = 0; k < 2; k++)
+            if (strcmp(value, words[i][k]) == 0) {
+                *on = k == 0;
+                return 0;
+            }
+    return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB, "%s takes yes or no, not \"%s\"", setting->key,
+                        value);
+}
+
 static const struct setting *nearest_setting(const char *key)
 {
     const struct setting *nearest = NULL;
@@ -141,6 +157,8 @@ int mt_options_set(struct mt_options *options, const char *key, const char *valu
                             nearest ? "; did you mean \"" : "", nearest ? nearest->key : "",
                             nearest ? "\"?" : "");
     }
+    if (setting->kind == SWITCH)
+        return set_switch(setting, value, field_of(options, setting), error);
     if (setting->kind == WHOLE || setting->kind == SECONDS)
         return set_number(setting, value, field_of(options, setting), error);
     if (!*value)
@@ -205,7 +223,8 @@ static void print_help(void)
     for (size_t i = 0; i < NUM_SETTINGS; i++) {
         char flag[32], head[64];
         flag_of(&settings[i], flag);
-        snprintf(head, sizeof head, "--%s %s", flag, settings[i].placeholder);
+        snprintf(head, sizeof head, "--%s%s%s", flag, *settings[i].placeholder ? " " : "",
+                 settings[i].placeholder);
         printf("  %-25s ", head);
         for (const char *line = settings[i].help; line;) {
             size_t length = strcspn(line, "\n");
@@ -248,7 +267,8 @@ static enum mt_options_verdict read_flags(int argc, char **argv, struct mt_optio
     memset(flags, 0, sizeof flags);
     for (size_t i = 0; i < NUM_SETTINGS; i++) {
         flag_of(&settings[i], names[i]);
-        flags[i] = (struct option){names[i], required_argument, NULL, (int)(1000 + i)};
+        flags[i] = (struct option){names[i], settings[i].kind == SWITCH ? no_argument : required_argument,
+                                   NULL, (int)(1000 + i)};
     }
     flags[NUM_SETTINGS] = (struct option){"config", required_argument, NULL, 'c'};
     flags[NUM_SETTINGS + 1] = (struct option){"help", no_argument, NULL, 'h'};
@@ -268,7 +288,7 @@ static enum mt_options_verdict read_flags(int argc, char **argv, struct mt_optio
             *config = optarg;
         } else if (c >= 1000) {
             const struct setting *setting = &settings[c - 1000];
-            if (mt_options_set(options, setting->key, optarg, error) < 0) {
+            if (mt_options_set(options, setting->key, optarg ? optarg : "yes", error) < 0) {
                 if (error)
                     error->reason = MT_REASON_USAGE;
                 mt_error_prefix(error, "--%s", names[c - 1000]);

@@ -47,6 +47,7 @@ int mt_control_parse(const struct mt_daemon *daemon, const json_t *document, enu
         .models_folder = daemon->models_folder,
         .hub_cache = daemon->hub_cache,
         .ollama_store = daemon->ollama_store,
+        .allow_download = daemon->options.allow_download,
         .confined = true,
         .roots = (const char *const *)daemon->options.allow_path.items,
         .num_roots = daemon->options.allow_path.count,

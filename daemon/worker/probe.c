@@ -89,7 +89,11 @@ static int probe(const char *job_folder, json_t *findings, struct mt_error *erro
                    : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to check the job");
     }
     mt_job_errors_free(&errors);
-    result = note(findings, job, job->model.path ? "/model/path" : "/model", check_model(job, error), error);
+    const bool is_to_come =
+        job->model.download && !mt_path_exists(job->model.path); /* the worker fetches it */
+    if (!is_to_come)
+        result =
+            note(findings, job, job->model.path ? "/model/path" : "/model", check_model(job, error), error);
     struct mt_dataset_options options = mt_dataset_options_from_job(job);
     if (result == 0)
         result = note(findings, job,
@@ -97,7 +101,7 @@ static int probe(const char *job_folder, json_t *findings, struct mt_error *erro
                       : options.name  ? "/dataset/name"
                                       : "/dataset/path",
                       mt_dataset_probe(&options, error), error);
-    if (result == 0 && json_array_size(findings) == 0)
+    if (result == 0 && json_array_size(findings) == 0 && !is_to_come)
         result = check_fit(job, findings, error);
     mt_job_free(job);
     return result;

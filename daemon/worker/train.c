@@ -9,9 +9,12 @@
 #include "daemon/worker/tasks.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LAST_WORD_SECONDS 10.0
+#define MT_WORKER_ALLOW_DOWNLOAD                                                                             \
+    "MEGATRAIN_ALLOW_DOWNLOAD" /* set by the daemon whose administrator allows it */
 
 struct listener {
     const struct mt_worker_options *options;
@@ -125,6 +128,7 @@ int mt_worker_train(const struct mt_worker_options *options)
         .folder = options->job_folder,
         .attempt = options->attempt,
         .pool = options->pool,
+        .allow_download = getenv(MT_WORKER_ALLOW_DOWNLOAD) != NULL,
         .hooks = {.context = &listener,
                   .poll = on_poll,
                   .progress = on_progress,

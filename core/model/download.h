@@ -1,0 +1,35 @@
+/* Fetching a model from a hub that speaks Hugging Face's protocol. Nothing here runs unless whoever
+ * administers the machine has allowed downloads; callers see to that. */
+#ifndef MT_MODEL_DOWNLOAD_H
+#define MT_MODEL_DOWNLOAD_H
+
+#include "core/base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct mt_download {
+    const char *name;     /* Org/Model */
+    const char *revision; /* NULL: main */
+    const char *endpoint; /* NULL: HF_ENDPOINT, else https://huggingface.co */
+    const char *token;    /* NULL: HF_TOKEN, else none. Sent to the endpoint's host alone */
+    /* Called now and then, on the calling thread; true ends the download, which a later one takes up again.
+     * May be NULL, as may log, which gets a sentence a file. */
+    bool (*should_stop)(void *context);
+    void (*log)(void *context, const char *sentence);
+    void *context;
+};
+
+/* Fetches config, tokenizer and safetensors files into `folder`, which has its name only once all of it is
+ * there and checked: until then it grows as `<folder>.partial`, where an interrupted file goes on at the byte
+ * where it stopped. A file's length is compared with what the hub says, and where the hub names a SHA-256 (as
+ * it does for large ones) its bytes with that: a file that does not match is fetched anew once, then refused.
+ * A revision is settled to a commit first, so that all files are of one.
+ *
+ * Errors: MT_REASON_BAD_MODEL for what the hub does not have or refuses (401, 403, 404), for pickle files
+ * alone, for a checksum that does not match; MT_REASON_IO after some tries; MT_REASON_DISK_FULL before the
+ * first byte, when the files would not fit; MT_REASON_INTERRUPTED. */
+int mt_model_download(const struct mt_download *download, const char *folder, struct mt_error *error);
+
+#endif

@@ -1,0 +1,32 @@
+/* Inside core/model: one transfer. */
+#ifndef MT_MODEL_DOWNLOAD_INTERNAL_H
+#define MT_MODEL_DOWNLOAD_INTERNAL_H
+
+#include "core/model/download.h"
+
+#include <sys/types.h>
+
+#define MT_TRANSFER_HASH_BYTES 65
+
+struct mt_transfer {
+    const struct mt_download *download;
+    const char *url;
+    /* What comes goes to `fd` (at its end), or, when that is -1, into `text`, at most `max_text` bytes. */
+    int fd;
+    char *text;
+    size_t text_bytes, max_text;
+    off_t have; /* bytes that `fd` has: the request is for what follows */
+
+    /* What the server said. */
+    long status;
+    int64_t length;                      /* of the whole file; -1: not said */
+    char sha256[MT_TRANSFER_HASH_BYTES]; /* of the whole file, lower case; "": not said */
+    bool resumed;                        /* the body begins at `have`; else `fd` was emptied first */
+};
+
+/* One request. 0 when an answer came, whatever its status, and its body to the end; -EINTR when should_stop
+ * said so; -EAGAIN when the connection failed or broke off (the sentence says how); else an error that trying
+ * again does not mend. */
+int mt_transfer_run(struct mt_transfer *transfer, struct mt_error *error);
+
+#endif

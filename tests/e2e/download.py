@@ -1,0 +1,280 @@
+#!/usr/bin/env python3
+"""Models are fetched from a hub, here a stand-in on loopback: whole, checked, and only where that is allowed."""
+import hashlib
+import http.server
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from megatraind import Daemon, case, equal, run_cases, until
+from training import MEGATRAIN, WORKER, Folder, tiny, write_documents
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+WEIGHTS = "model.safetensors"
+
+
+class Hub:
+    """The API and small files on one port, large files on another, as the real one has them on another host. `faults`
+    are taken from the front, one a request for the weights: ("cut", bytes), ("wrong",), ("status", code), ("slow",)."""
+
+    def __init__(self, files, listing=None, ranges=True):
+        self.files, self.listing, self.ranges = files, listing or sorted(files), ranges
+        self.faults, self.requests, self.api_status = [], [], 200
+        self.servers = [self.serve(self.answer_hub), self.serve(self.answer_store)]
+        self.url, self.store = (f"http://127.0.0.1:{server.server_port}" for server in self.servers)
+
+    def serve(self, answer):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                answer(self)
+
+            def log_message(self, *_):
+                pass
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return server
+
+    def close(self):
+        for server in self.servers:
+            server.shutdown()
+            server.server_close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def note(self, where, request):
+        self.requests.append((where, request.path, request.headers.get("Range"), request.headers.get("Authorization")))
+
+    @staticmethod
+    def send(request, status, body=b"", **headers):
+        request.send_response(status)
+        for name, value in headers.items():
+            request.send_header(name.replace("_", "-"), value)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
+
+    def answer_hub(self, request):
+        self.note("hub", request)
+        if request.path.startswith("/api/models/Org/Tiny/revision/main"):
+            siblings = [{"rfilename": name, **({"size": len(self.files[name])} if name in self.files else {})}
+                        for name in self.listing]
+            return self.send(request, self.api_status, json.dumps({"sha": COMMIT, "siblings": siblings}).encode())
+        name = request.path.rsplit("/", 1)[1]
+        if request.path != f"/Org/Tiny/resolve/{COMMIT}/{name}" or name not in self.files:
+            return self.send(request, 404, b"Entry not found")
+        if name == WEIGHTS:
+            return self.send(request, 302, Location=f"{self.store}/blob", ETag='"not-a-checksum"',
+                             X_Linked_Etag=f'"{hashlib.sha256(self.files[name]).hexdigest()}"')
+        return self.send(request, 200, self.files[name], ETag='"abcdef"')
+
+    def answer_store(self, request):
+        self.note("store", request)
+        fault = self.faults.pop(0) if self.faults else ("none",)
+        data, first = self.files[WEIGHTS], 0
+        if fault[0] == "status":
+            return self.send(request, fault[1], b"trouble")
+        if fault[0] == "wrong":
+            data = bytes([data[0] ^ 1]) + data[1:]
+        asked = request.headers.get("Range")
+        if asked and self.ranges:
+            first = int(asked[len("bytes="):].split("-")[0])
+        request.send_response(206 if first else 200)
+        request.send_header("Content-Length", str(len(data) - first))
+        if first:
+            request.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
+        request.end_headers()
+        part = data[first:first + fault[1]] if fault[0] == "cut" else data[first:]
+        if fault[0] == "slow":  # some of it, then nothing for long
+            request.wfile.write(part[:5000])
+            request.wfile.flush()
+            time.sleep(30)
+        else:
+            request.wfile.write(part)
+        request.close_connection = True
+
+    def of_weights(self):
+        return [one for one in self.requests if one[0] == "store"]
+
+
+def make_model(folder):
+    """The files of a small model, as bytes by name."""
+    folder.run("train", folder.job(tiny(write_documents(folder / "first.jsonl", 8), steps=1, every=0), "first.json"),
+               "--output-dir", "first")
+    path = folder / "first/checkpoints/final"
+    return {name: open(os.path.join(path, name), "rb").read() for name in sorted(os.listdir(path))
+            if os.path.isfile(os.path.join(path, name))}
+
+
+class World(Folder):
+    """A folder with a hub, and a job that wants its model."""
+
+    def __enter__(self):
+        super().__enter__()
+        self.files = make_model(self)
+        self.hub = Hub(self.files)
+        document = tiny(write_documents(self / "data.jsonl", 8), steps=1, every=0)
+        document["model"] = {"name": "Org/Tiny"}
+        self.job(document, "wants.json")
+        return self
+
+    def __exit__(self, *arguments):
+        self.hub.close()
+        super().__exit__(*arguments)
+
+    def fetch(self, run, code=0, says=(), allow=True, token=None):
+        environment = {**os.environ, "HF_ENDPOINT": self.hub.url, "HF_HUB_CACHE": self / "no-cache"}
+        environment.pop("HF_TOKEN", None)
+        if token:
+            environment["HF_TOKEN"] = token
+        return self.run("train", "wants.json", "--output-dir", run, *(["--allow-download"] if allow else []), code=code,
+                        says=says, env=environment)
+
+    def check_whole(self):
+        for name, data in self.files.items():
+            with open(self / f"models/Org/Tiny/{name}", "rb") as file:
+                assert file.read() == data, name
+        assert not os.path.exists(self / "models/Org/Tiny.partial")
+
+
+@case
+def a_model_is_fetched_once_and_the_token_stays_with_the_hub():
+    with World() as world:
+        world.fetch("run", token="secret-word")
+        world.check_whole()
+        hub = [one for one in world.hub.requests if one[0] == "hub"]
+        equal({one[3] for one in hub}, {"Bearer secret-word"})
+        equal([one[3] for one in world.hub.of_weights()], [None])
+        count = len(world.hub.requests)
+        world.fetch("again")
+        world.fetch("without", allow=False)
+        equal(len(world.hub.requests), count)
+        with open(world / "run/job.json") as file:
+            model = json.load(file)["model"]
+        equal((model["path"], model["download"]), (world / "models/Org/Tiny", "Org/Tiny"))
+
+
+@case
+def without_permission_nothing_is_asked_for():
+    with World() as world:
+        world.fetch("run", allow=False, code=65, says=["Org/Tiny is neither in the models folder", "downloads are not allowed"])
+        equal(world.hub.requests, [])
+
+
+@case
+def what_breaks_off_goes_on_at_its_byte():
+    with World() as world:
+        size = len(world.files[WEIGHTS])
+        world.hub.faults = [("cut", 1000), ("cut", 700), ("status", 503)]
+        world.fetch("run")
+        world.check_whole()
+        equal([one[2] for one in world.hub.of_weights()], [None, "bytes=1000-", "bytes=1700-", "bytes=1700-"])
+        assert size > 1700
+
+
+@case
+def a_hub_without_ranges_is_asked_for_all_of_it_again():
+    with World() as world:
+        world.hub.ranges = False
+        world.hub.faults = [("cut", 1000)]
+        world.fetch("run")
+        world.check_whole()
+        equal(len(world.hub.of_weights()), 2)
+
+
+@case
+def a_wrong_checksum_is_tried_once_more_and_then_refused():
+    with World() as world:
+        world.hub.faults = [("wrong",)]
+        world.fetch("run")
+        world.check_whole()
+        equal([one[2] for one in world.hub.of_weights()], [None, None])
+    with World() as world:
+        world.hub.faults = [("wrong",), ("wrong",)]
+        world.fetch("run", code=65, says=["was not received as the hub has it: its SHA-256 is"])
+        assert not os.path.exists(world / "models/Org/Tiny")
+        assert not os.path.exists(world / f"models/Org/Tiny.partial/{WEIGHTS}")
+        assert not os.path.exists(world / f"models/Org/Tiny.partial/{WEIGHTS}.part")
+
+
+@case
+def refusals_of_the_hub_are_told():
+    with World() as world:
+        world.hub.api_status = 401
+        world.fetch("a", code=65, says=["it wants a token, in HF_TOKEN"])
+        world.fetch("b", code=65, token="x", says=["the token in HF_TOKEN has no access"])
+        world.hub.api_status = 404
+        world.fetch("c", code=65, says=["the hub has no Org/Tiny (404"])
+        world.hub.api_status = 200
+        world.hub.listing = ["config.json", "pytorch_model.bin"]
+        world.fetch("d", code=65, says=["no safetensors files, only pickle files"])
+        world.hub.listing = ["README.md"]
+        world.fetch("e", code=65, says=["no config.json"])
+        equal(world.hub.of_weights(), [])
+
+
+@case
+def names_that_lead_elsewhere_are_not_taken():
+    with World() as world:
+        world.hub.listing = sorted(world.files) + ["../evil.safetensors", "sub/model.safetensors", ".hidden.safetensors",
+                                                   "a b.safetensors", "setup.py", "pytorch_model.bin"]
+        world.fetch("run")
+        world.check_whole()
+        equal(sorted(os.listdir(world / "models/Org/Tiny")), sorted([".commit", *world.files]))
+
+
+@case
+def a_stop_keeps_what_came_and_the_next_run_goes_on():
+    with World() as world:
+        world.hub.faults = [("slow",)]
+        environment = {**os.environ, "HF_ENDPOINT": world.hub.url, "HF_HUB_CACHE": world / "no-cache"}
+        process = subprocess.Popen([MEGATRAIN, "train", "wants.json", "--output-dir", "run", "--allow-download"],
+                                   cwd=world.path, env=environment, stderr=subprocess.DEVNULL)
+        part = world / f"models/Org/Tiny.partial/{WEIGHTS}.part"
+        until("some of it is here", lambda: os.path.exists(part) and os.path.getsize(part) >= 5000)
+        process.send_signal(signal.SIGTERM)
+        equal(process.wait(timeout=30), 75)
+        world.run("train", "--resume", "--output-dir", "run", "--allow-download", env=environment)
+        world.check_whole()
+        equal([one[2] for one in world.hub.of_weights()], [None, "bytes=5000-"])
+
+
+@case
+def the_daemon_fetches_only_where_its_administrator_allows_it():
+    with World() as world:
+        environment = {"HF_ENDPOINT": world.hub.url, "HF_HUB_CACHE": world / "no-cache"}
+        document = {"name": "fetch", "model": {"name": "Org/Tiny"}, "dataset": {"path": "words.txt", "max_seq_len": 32, "val_size": 0},
+                    "training": {"batch_size": 1, "max_steps": 1}, "device": "cpu"}
+        with Daemon(worker=WORKER, environment=environment) as daemon:
+            status, answer = daemon.ask("POST", "/jobs", document)
+            equal((status, answer["errors"][0]["pointer"]), (422, "/model/name"))
+            document["model"] = {"path": os.path.join(daemon.state, "models/Org/Tiny"), "download": "Org/Tiny"}
+            status, answer = daemon.ask("POST", "/jobs", document)
+            equal((status, answer["errors"][0]["pointer"]), (422, "/model/download"))
+        equal(world.hub.requests, [])
+        document["model"] = {"name": "Org/Tiny"}
+        with Daemon("--allow-download", worker=WORKER, environment=environment) as daemon:
+            status, job = daemon.ask("POST", "/jobs", document)
+            equal(status, 201)
+            until("the job has ended", lambda: daemon.state_of(job["id"]) in ("completed", "failed"))
+            equal(daemon.job(job["id"])["error"], None)
+            with open(os.path.join(daemon.state, "models/Org/Tiny", WEIGHTS), "rb") as file:
+                assert file.read() == world.files[WEIGHTS]
+            # Nobody else chooses where a download goes.
+            document["model"] = {"path": os.path.join(daemon.state, "models/other"), "download": "Org/Tiny"}
+            status, answer = daemon.ask("POST", "/jobs", document)
+            equal((status, answer["errors"][0]["pointer"]), (422, "/model/download"))
+
+
+run_cases()
