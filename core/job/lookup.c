@@ -81,7 +81,7 @@ static const struct {
 
 static bool key_is_suggested(const struct mt_job_key *key)
 {
-    return !(key->flags & (MT_KEY_LATER | MT_KEY_NO_EFFECT));
+    return !(key->flags & (MT_KEY_LATER | MT_KEY_NO_EFFECT | MT_KEY_OWN));
 }
 
 const char *mt_job_key_nearest(const char *block, const char *name, char *text, size_t text_bytes)

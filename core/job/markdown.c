@@ -137,7 +137,8 @@ static void write_block(FILE *out, const char *block)
         size_t bytes = strlen(block);
         bool inside = *block ? strncmp(key->pointer, block, bytes) == 0 && key->pointer[bytes] == '/'
                              : mt_job_key_in_block(key->pointer, "");
-        if (!inside || key->type == MT_KEY_BLOCK || (key->flags & (MT_KEY_LATER | MT_KEY_NO_EFFECT)))
+        if (!inside || key->type == MT_KEY_BLOCK ||
+            (key->flags & (MT_KEY_LATER | MT_KEY_NO_EFFECT | MT_KEY_OWN)))
             continue;
         if (!open)
             fputs(table_head, out);

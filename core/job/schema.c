@@ -260,7 +260,7 @@ static json_t *block_schema(struct build *build, const char *block, const char *
     json_t *properties = json_object(), *rules = json_array();
     for (size_t i = 0; i < mt_job_num_keys; i++) {
         const struct mt_job_key *key = &mt_job_keys[i];
-        if (!mt_job_key_in_block(key->pointer, block) || (key->flags & MT_KEY_LATER))
+        if (!mt_job_key_in_block(key->pointer, block) || (key->flags & (MT_KEY_LATER | MT_KEY_OWN)))
             continue;
         const char *name = mt_job_key_name(key->pointer);
         if (key->flags & MT_KEY_NO_EFFECT)

@@ -226,7 +226,7 @@ const struct mt_job_key mt_job_keys[] = {
         FLAGS(0)),
     KEY("/model/download", MT_KEY_TEXT, FIELD(model.download),
         "Written by MegaTrain: the name of the model that is downloaded to `path` before the first step.",
-        FLAGS(0)),
+        FLAGS(MT_KEY_OWN)),
     KEY("/model/architecture", MT_KEY_WORD, FIELD(model.architecture),
         "Train from scratch a model of this family, shaped by the keys below and any other key of the "
         "family's "

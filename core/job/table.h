@@ -36,6 +36,7 @@ enum mt_key_flags {
     MT_KEY_BELOW = 1 << 4,     /* the maximum itself is not allowed */
     MT_KEY_ONLY_ONE = 1 << 5,  /* values other than the minimum are not supported yet */
     MT_KEY_PLANNABLE = 1 << 6, /* values that are not supported yet are fine in a dry run */
+    MT_KEY_OWN = 1 << 7,       /* written into frozen documents; nobody else's to give */
 };
 
 enum mt_job_choice_state {
