@@ -35,7 +35,8 @@ struct ingest {
     struct job *jobs;                  /* [BLOCK_ROWS] */
     size_t num_jobs;
     size_t block_bytes;
-    size_t first_row; /* of the source */
+    size_t first_row;                    /* of the source */
+    size_t dropped_before[MT_NUM_DROPS]; /* of the sources before it */
 };
 
 const char *mt_drop_name(enum mt_drop reason)
@@ -270,8 +271,8 @@ static int ingest_file(struct ingest *ingest, const struct mt_source_file *file,
 }
 
 /* Nothing to train on: says why. */
-static int check_not_empty(const struct mt_dataset *dataset, const struct mt_source *source,
-                           const struct mt_dataset_part *part, size_t rows, struct mt_error *error)
+static int check_not_empty(const struct ingest *ingest, const struct mt_dataset_part *part,
+                           struct mt_error *error)
 {
     static const char *const what[] = {
         [MT_DROP_EMPTY] = "without text",
@@ -280,7 +281,12 @@ static int check_not_empty(const struct mt_dataset *dataset, const struct mt_sou
         [MT_DROP_ORDER] = "with turns out of order",
         [MT_DROP_TEMPLATE] = "that the chat template refuses",
     };
-    const struct mt_dataset_stats *stats = &dataset->stats;
+    const struct mt_dataset_stats *stats = &ingest->dataset->stats;
+    const struct mt_source *source = ingest->source;
+    const size_t rows = stats->rows - ingest->first_row;
+    size_t dropped[MT_NUM_DROPS];
+    for (size_t i = 0; i < MT_NUM_DROPS; i++)
+        dropped[i] = stats->dropped[i] - ingest->dropped_before[i];
     const char *first = source->num_files ? source->files[0].path : "(no file)";
     if (!rows)
         return mt_error_set(error, -ENODATA, MT_REASON_BAD_DATA, "the data set is empty: %s%s holds no row",
@@ -289,14 +295,13 @@ static int check_not_empty(const struct mt_dataset *dataset, const struct mt_sou
         return 0;
     char counts[MT_NUM_DROPS * (MT_DROP_WHY_BYTES + 100)] = "";
     for (size_t i = 0, used = 0; i < MT_NUM_DROPS; i++)
-        if (stats->dropped[i])
-            used +=
-                (size_t)snprintf(counts + used, sizeof counts - used, "%s%zu %s%s%s%s", used ? ", " : "",
-                                 stats->dropped[i], what[i], *stats->dropped_why[i] ? " (the first: " : "",
-                                 stats->dropped_why[i], *stats->dropped_why[i] ? ")" : "");
+        if (dropped[i])
+            used += (size_t)snprintf(counts + used, sizeof counts - used, "%s%zu %s%s%s%s", used ? ", " : "",
+                                     dropped[i], what[i], *stats->dropped_why[i] ? " (the first: " : "",
+                                     stats->dropped_why[i], *stats->dropped_why[i] ? ")" : "");
     return mt_error_set(error, -ENODATA, MT_REASON_BAD_DATA,
-                        "%s: none of the %zu rows has a token to learn: %s%s", first, stats->rows, counts,
-                        stats->dropped[MT_DROP_NO_TARGET] || stats->dropped[MT_DROP_OVERLONG]
+                        "%s: none of the %zu rows has a token to learn: %s%s", first, rows, counts,
+                        dropped[MT_DROP_NO_TARGET] || dropped[MT_DROP_OVERLONG]
                             ? "; where answers are cut off, make dataset.max_seq_len larger"
                             : "");
 }
@@ -308,12 +313,13 @@ static int ingest_source(struct ingest *ingest, const struct mt_source *source, 
     part->first_sample = dataset->samples.count;
     ingest->source = source;
     ingest->first_row = dataset->stats.rows;
+    memcpy(ingest->dropped_before, dataset->stats.dropped, sizeof ingest->dropped_before);
     dataset->stats.skipped_files += source->skipped_files;
     int r = 0;
     for (size_t i = 0; r == 0 && i < source->num_files && !dataset->stats.more_rows; i++)
         r = ingest_file(ingest, &source->files[i], error);
     part->num_samples = dataset->samples.count - part->first_sample;
-    return r < 0 ? r : check_not_empty(dataset, source, part, dataset->stats.rows - ingest->first_row, error);
+    return r < 0 ? r : check_not_empty(ingest, part, error);
 }
 
 int mt_dataset_ingest(struct mt_dataset *dataset, const struct mt_dataset_options *options,

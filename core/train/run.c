@@ -90,6 +90,8 @@ int mt_run_open_data(struct mt_run *run, bool (*should_stop)(void *context), voi
     options.chat = run->chat;
     options.pool = run->pool;
     options.max_rows = run->max_rows;
+    mt_autofree char *cache_dir = mt_dataset_cache_folder();
+    options.cache_dir = cache_dir;
     options.should_stop = should_stop;
     options.context = context;
     int result = mt_dataset_open(&options, &run->dataset, error);
