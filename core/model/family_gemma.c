@@ -71,7 +71,13 @@ static const struct mt_family families[] = {
         .model_type = "gemma4_text",
         .architecture = "Gemma4ForCausalLM",
         .names = {EMBEDDING_AND_HEAD, FINAL_NORM, SPLIT_QKV, OUTPUT, SANDWICH_NORMS, QK_NORMS,
-                  GATED_MLP, [MT_ROLE_LAYER_SCALAR] = "model.layers.#.layer_scalar"},
+                  GATED_MLP, [MT_ROLE_LAYER_SCALAR] = "model.layers.#.layer_scalar",
+                  [MT_ROLE_LAYER_EMBEDDING] = "model.embed_tokens_per_layer.weight",
+                  [MT_ROLE_LAYER_INPUTS] = "model.per_layer_model_projection.weight",
+                  [MT_ROLE_LAYER_INPUTS_NORM] = "model.per_layer_projection_norm.weight",
+                  [MT_ROLE_SIDE_GATE] = "model.layers.#.per_layer_input_gate.weight",
+                  [MT_ROLE_SIDE_UP] = "model.layers.#.per_layer_projection.weight",
+                  [MT_ROLE_SIDE_NORM] = "model.layers.#.post_per_layer_input_norm.weight"},
         .rope_default =
             "{\"full_attention\": {\"rope_type\": \"proportional\", \"partial_rotary_factor\": 0.25, "
             "\"rope_theta\": 1e6}, \"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 1e4}}",
@@ -97,8 +103,7 @@ static const struct mt_family families[] = {
                      "attention_k_eq_v", "per_layer_config", "global_head_dim", "num_global_key_value_heads",
                      "hidden_size_per_layer_input", "vocab_size_per_layer_input", "num_kv_shared_layers",
                      "use_double_wide_mlp", "num_experts", "top_k_experts", "moe_intermediate_size"),
-        .fixed = FIXED({"enable_moe_block", "false"}, {"use_bidirectional_attention", "null"},
-                       {"hidden_size_per_layer_input", "0"}, {"num_kv_shared_layers", "0"}),
+        .fixed = FIXED({"enable_moe_block", "false"}, {"use_bidirectional_attention", "null"}),
     },
     {
         .model_type = "vaultgemma",

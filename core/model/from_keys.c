@@ -151,6 +151,12 @@ static void fill_sizes(const struct mt_family *family, json_t *config)
                     json_integer((json_int_t)(hidden / heads < 64 ? hidden / heads / 2 * 2 : 64)));
     const size_t positions = family->max_positions ? family->max_positions : 2048;
     set_default(config, own_key(family, "max_position_embeddings"), json_integer((json_int_t)positions));
+    if (family->names[MT_ROLE_LAYER_EMBEDDING]) {
+        set_default(config, "hidden_size_per_layer_input", json_integer(256));
+        set_default(config, "vocab_size_per_layer_input",
+                    json_incref(json_object_get(config, "vocab_size") ? json_object_get(config, "vocab_size")
+                                                                      : json_null()));
+    }
     fill_layer_types(family, config, size_of(config, own_key(family, "num_hidden_layers")));
 }
 

@@ -34,6 +34,8 @@ static bool has_rope(const struct mt_layer *layer)
 
 size_t mt_layer_qk_cols(const struct mt_layer *layer)
 {
+    if (layer->stores_kv || layer->shares_kv)
+        return mt_layer_q_size(layer);
     if (layer->qk_norm == MT_QK_NORM_NONE && !(layer->qkv_clip > 0 && has_rope(layer)))
         return 0;
     if (layer->qkv_by_head || layer->qk_norm == MT_QK_NORM_NONE)
@@ -92,6 +94,9 @@ static int rope_qk(const struct mt_layer_visit *v, const struct mt_rows *rows, v
 {
     const struct mt_layer *layer = v->layer;
     const size_t run = layer->qkv_by_head ? layer->num_heads / layer->num_kv_heads + 1 : 0;
+    if (layer->stores_kv || layer->shares_kv)
+        return rope(v, layer->query_rope, rows->positions, v->tokens, qk, layer->num_heads, stride, 0,
+                    inverse);
     if (layer->query_rope == layer->rope)
         return rope(v, layer->rope, rows->positions, v->tokens, qk, layer->num_heads + layer->num_kv_heads,
                     stride, run, inverse);
@@ -137,7 +142,7 @@ static int finish_qkv(const struct mt_layer_visit *v, const struct mt_rows *rows
                                                                                .cols = stride,
                                                                                .limit = layer->qkv_clip,
                                                                                .dtype = context->dtype}));
-    if (layer->value_norm) {
+    if (layer->value_norm && !layer->shares_kv) {
         const struct mt_layer_norm norm = value_norm(layer);
         TRY(mt_layer_norm(context, layer, &v->slabs, &norm, v->tokens,
                           mt_layer_at(context, qkv, v_place(layer)), v->a + v->p.value,
@@ -154,10 +159,48 @@ static int finish_qkv(const struct mt_layer_visit *v, const struct mt_rows *rows
     struct mt_layer_norm norm = norm_of(layer, MT_ROLE_Q_NORM);
     TRY(mt_layer_norm(context, layer, &v->slabs, &norm, v->tokens, qkv, qk,
                       mt_layer_numbers(v, v->p.q_numbers)));
+    if (layer->shares_kv)
+        return rope_qk(v, rows, qk, narrow, false);
     norm = norm_of(layer, MT_ROLE_K_NORM);
+    char *key = mt_layer_at(context, qk, k_place(layer));
+    if (layer->stores_kv) {
+        key = v->a + v->p.key;
+        norm.y_stride = 0;
+    }
     TRY(mt_layer_norm(context, layer, &v->slabs, &norm, v->tokens, mt_layer_at(context, qkv, k_place(layer)),
-                      mt_layer_at(context, qk, k_place(layer)), mt_layer_numbers(v, v->p.k_numbers)));
+                      key, mt_layer_numbers(v, v->p.k_numbers)));
+    if (layer->stores_kv)
+        TRY(rope(v, layer->rope, rows->positions, v->tokens, key, layer->num_kv_heads,
+                 mt_layer_kv_size(layer), 0, false));
     return layer->qk_norm_after_rope ? 0 : rope_qk(v, rows, qk, narrow, false);
+}
+
+/* `dk`, among the gradients of the products, from the gradient of keys that stand apart. */
+static int stored_keys_backward(const struct mt_layer_visit *v, const struct mt_rows *rows, void *dk)
+{
+    const struct mt_layer *layer = v->layer;
+    const struct mt_layer_context *context = v->context;
+    const size_t stride = mt_layer_qkv_size(layer);
+    char *dkey = v->s + v->p.dkey;
+    TRY(rope(v, layer->rope, rows->positions, v->tokens, dkey, layer->num_kv_heads, mt_layer_kv_size(layer),
+             0, true));
+    return context->device->api->rms_norm_backward(
+        context->stream, &(struct mt_rms_norm_backward_args){
+                             .x = mt_layer_at(context, v->a + v->p.qkv, k_place(layer)),
+                             .weight = mt_layer_weight(context, layer, &v->slabs, MT_ROLE_K_NORM),
+                             .dy = dkey,
+                             .rstd = mt_layer_numbers(v, v->p.k_numbers),
+                             .dx = dk,
+                             .dweight = mt_layer_gradient(layer, &v->slabs, MT_ROLE_K_NORM),
+                             .rows = v->tokens,
+                             .groups = layer->num_kv_heads,
+                             .cols = layer->head_dim,
+                             .x_stride = stride,
+                             .dx_stride = stride,
+                             .weight_offset = layer->norm_weight_offset,
+                             .accumulate_dweight = v->slabs.accumulate,
+                             .dtype = context->dtype,
+                         });
 }
 
 /* dqkv, the gradient of queries and keys as attention read them, becomes that of the products. */
@@ -174,6 +217,10 @@ static int finish_qk_backward(const struct mt_layer_visit *v, const struct mt_ro
     struct mt_layer_norm norm = norm_of(layer, MT_ROLE_Q_NORM);
     TRY(mt_layer_norm_backward(v->context, layer, &v->slabs, &norm, v->tokens, qkv,
                                mt_layer_numbers(v, v->p.q_numbers), dqkv, dqkv, norm.x_stride, false));
+    if (layer->shares_kv)
+        return 0;
+    if (layer->stores_kv)
+        return stored_keys_backward(v, rows, dk);
     norm = norm_of(layer, MT_ROLE_K_NORM);
     TRY(mt_layer_norm_backward(v->context, layer, &v->slabs, &norm, v->tokens,
                                mt_layer_at(v->context, qkv, k_place(layer)),
@@ -188,7 +235,7 @@ static int finish_values_backward(const struct mt_layer_visit *v, const void *dv
     const struct mt_layer_context *context = v->context;
     const size_t stride = mt_layer_qkv_size(layer);
     char *qkv = v->a + v->p.qkv, *dqkv = v->s + v->p.dqkv;
-    if (layer->value_norm)
+    if (layer->value_norm && !layer->shares_kv)
         TRY(context->device->api->rms_norm_backward(context->stream,
                                                     &(struct mt_rms_norm_backward_args){
                                                         .x = mt_layer_at(context, qkv, v_place(layer)),
@@ -227,6 +274,15 @@ static struct mt_attention_args bind_attention(const struct mt_layer_visit *v, c
         args.q_group_stride = args.kv_head_stride = group_size(layer);
     args.q_stride = args.k_stride = apart ? apart : stride;
     args.v_stride = layer->value_norm ? 0 : stride;
+    if (layer->stores_kv) {
+        args.k = v->a + v->p.key;
+        args.k_stride = 0;
+    }
+    if (layer->shares_kv) {
+        args.k = mt_layer_plane(v, v->input, layer->kv_place);
+        args.v = mt_layer_plane(v, v->input, layer->kv_place + mt_layer_kv_size(layer));
+        args.k_stride = args.v_stride = 0;
+    }
     args.out = v->a + v->p.attended;
     args.lse = mt_layer_numbers(v, v->p.lse);
     args.workspace = v->s + v->p.workspace;
@@ -266,6 +322,25 @@ int mt_layer_attention_forward(const struct mt_layer_visit *v, const struct mt_r
     return finish(v);
 }
 
+/* Keys and values that several layers read: a reader adds their gradient to what stands at their place of
+ * `dy`; the layer that made them takes it from there. */
+static int share_gradients(const struct mt_layer_visit *v, void *dy)
+{
+    const size_t kv = mt_layer_kv_size(v->layer);
+    char *own[2] = {v->s + v->p.dkey, v->s + v->p.dvalue};
+    for (size_t i = 0; i < 2; i++) {
+        char *handed = mt_layer_plane(v, dy, v->layer->kv_place + i * kv);
+        TRY(v->context->device->api->add(v->context->stream,
+                                         &(struct mt_add_args){.a = handed,
+                                                               .b = own[i],
+                                                               .y = v->layer->shares_kv ? handed : own[i],
+                                                               .count = v->tokens * kv,
+                                                               .scale = 1,
+                                                               .dtype = v->context->dtype}));
+    }
+    return 0;
+}
+
 /* From dmid to dqkv, the gradient of the products. */
 static int attention_backward(const struct mt_layer_visit *v, const struct mt_rows *rows, void *dmid)
 {
@@ -281,19 +356,21 @@ static int attention_backward(const struct mt_layer_visit *v, const struct mt_ro
     if (layer->attention_sub_norm)
         TRY(mt_visit_norm_backward(v, MT_ROLE_ATTENTION_SUB_NORM, MT_NUM_ROLES, mt_layer_q_size(layer),
                                    attended, v->p.sub1_numbers, dattended, dattended, false));
-    /* The gradient of normed values stands behind that of the products. */
-    char *dvalue = mt_layer_at(context, dqkv, layer->value_norm ? v->tokens * stride : v_place(layer));
+    const bool shared = layer->stores_kv || layer->shares_kv, dense = layer->value_norm || shared;
+    char *dvalue = dense ? v->s + v->p.dvalue : mt_layer_at(context, dqkv, v_place(layer));
     struct mt_attention_backward_args args = {
         .forward = bind_attention(v, rows),
         .dout = dattended,
         .dq = dqkv,
-        .dk = mt_layer_at(context, dqkv, k_place(layer)),
+        .dk = shared ? v->s + v->p.dkey : mt_layer_at(context, dqkv, k_place(layer)),
         .dv = dvalue,
         .dq_stride = stride,
-        .dk_stride = stride,
-        .dv_stride = layer->value_norm ? 0 : stride,
+        .dk_stride = shared ? 0 : stride,
+        .dv_stride = dense ? 0 : stride,
     };
     TRY(context->device->api->attention_backward(context->stream, &args));
+    if (shared)
+        TRY(share_gradients(v, dmid));
     TRY(finish_qk_backward(v, rows));
     return finish_values_backward(v, dvalue);
 }
@@ -386,11 +463,13 @@ static int decode_sequence(const struct mt_layer_visit *v, const struct mt_decod
     const char *input =
         mt_layer_attention_input(v) + sequence->first * hidden * mt_dtype_bytes(context->dtype);
 
-    TRY(linear_one(v, 1, tokens, input, new_k));
-    TRY(linear_one(v, 2, tokens, input, new_v));
-    TRY(finish_in_place(v, MT_ROLE_K_NORM, layer->rope, rows->positions + sequence->first, tokens, new_k,
-                        layer->num_kv_heads));
-    if (layer->value_norm) {
+    if (!layer->shares_kv) {
+        TRY(linear_one(v, 1, tokens, input, new_k));
+        TRY(linear_one(v, 2, tokens, input, new_v));
+        TRY(finish_in_place(v, MT_ROLE_K_NORM, layer->rope, rows->positions + sequence->first, tokens, new_k,
+                            layer->num_kv_heads));
+    }
+    if (layer->value_norm && !layer->shares_kv) {
         struct mt_layer_norm norm = value_norm(layer);
         norm.x_stride = 0;
         TRY(mt_layer_norm(context, layer, &v->slabs, &norm, tokens, new_v, new_v, NULL));

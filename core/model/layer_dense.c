@@ -8,7 +8,7 @@
  *   b2  = Down(activation(Gate n2) * (Up n2)), or Down(activation(Up n2))
  *   y   = mid + scale * norm(b2)        (or norm(mid + b2); n2 + b2)
  *
- * Each norm is there or not. */
+ * Each norm is there or not; layer_side.c has what gemma4 adds. */
 #include "core/model/layer_visit.h"
 
 static int dense_layout(const struct mt_layer_context *context, const struct mt_layer *layer, size_t tokens,
@@ -28,7 +28,9 @@ static int dense_forward(const struct mt_layer_context *context, const struct mt
     struct mt_layer_visit v;
     TRY(mt_layer_visit_open(&v, context, layer, weights, rows->tokens, x, activations, scratch));
     TRY(mt_layer_entry(&v, rows->positions));
+    TRY(mt_layer_side_make(&v));
     TRY(mt_layer_attention_forward(&v, rows));
+    TRY(mt_layer_side_hand_on(&v, true, y));
     return mt_layer_mlp_forward(&v, y);
 }
 
@@ -57,6 +59,7 @@ static int dense_backward(const struct mt_layer_context *context, const struct m
     const bool shared = layer->parallel && !layer->mlp_norm;
     TRY(mt_layer_mlp_backward(&v, dy, v.s + (shared ? v.p.dnormed : v.p.dnormed2)));
     TRY(mt_layer_attention_backward(&v, rows, dy));
+    TRY(mt_layer_side_make_backward(&v, dy));
     return mt_layer_entry_backward(&v, rows->positions, x, dy);
 }
 
@@ -68,7 +71,9 @@ static int dense_decode(const struct mt_layer_context *context, const struct mt_
     struct mt_layer_visit v;
     TRY(mt_layer_visit_open(&v, context, layer, weights, rows->tokens, x, activations, scratch));
     TRY(mt_layer_entry(&v, rows->positions));
+    TRY(mt_layer_side_make(&v));
     TRY(mt_layer_attention_decode(&v, rows, cache));
+    TRY(mt_layer_side_hand_on(&v, false, y)); /* while decoding, keys and values are in the caches */
     return mt_layer_mlp_forward(&v, y);
 }
 

@@ -128,12 +128,19 @@ int mt_layer_mlp_forward(const struct mt_layer_visit *v, void *out)
     if (layer->mlp_sub_norm)
         TRY(mt_visit_norm(v, MT_ROLE_MLP_SUB_NORM, MT_NUM_ROLES, layer->intermediate_size, product, sub,
                           v->p.sub2_numbers));
-    if (!out && !layer->post_mlp_norm)
+    if (!out && !layer->post_mlp_norm && !layer->side_size)
         return 0;
+    void *end_of_layer = out;
+    if (layer->side_size) /* goes on from here */
+        out = v->a + v->p.side_x;
     if (!out) /* its norm is differentiated, so the product and its numbers are needed; the sum is not */
         out = v->s + v->p.dnormed;
     const void *residual = v->a + (layer->residual_normed ? v->p.normed2 : v->p.mid);
     TRY(mt_layer_end(v, &end, layer->mlp_sub_norm ? sub : product, residual, out));
+    if (!layer->side_size)
+        return scale_output(v, out);
+    out = end_of_layer ? end_of_layer : v->s + v->p.dnormed;
+    TRY(mt_layer_side_forward(v, out));
     return scale_output(v, out);
 }
 
@@ -146,6 +153,7 @@ int mt_layer_mlp_backward(const struct mt_layer_visit *v, void *dy, void *dinput
     char *gate_up = v->a + v->p.gate_up, *dproduct = v->s + v->p.dproduct, *product = v->a + v->p.product;
     const void *dbranch;
     TRY(scale_output(v, dy));
+    TRY(mt_layer_side_backward(v, dy));
     TRY(mt_layer_end_backward(v, &end, dy, &dbranch));
     TRY(mt_visit_linear_backward(v, end.product, layer->mlp_sub_norm ? v->a + v->p.sub2 : product, dbranch,
                                  hidden, dproduct, false));

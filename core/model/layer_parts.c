@@ -25,7 +25,9 @@ struct mt_products mt_layer_qkv_products(const struct mt_layer *layer)
     }
     if (layer->group->by_role[MT_ROLE_QKV])
         return (struct mt_products){.count = 1, .part = {{MT_ROLE_QKV, MT_ROLE_QKV_BIAS, 0, 0}}};
-    return (struct mt_products){.count = layer->value_is_key ? 2 : 3,
+    return (struct mt_products){.count = layer->shares_kv      ? 1
+                                         : layer->value_is_key ? 2
+                                                               : 3,
                                 .part = {{MT_ROLE_Q, MT_ROLE_Q_BIAS, 0, 0},
                                          {MT_ROLE_K, MT_ROLE_K_BIAS, 0, 0},
                                          {MT_ROLE_V, MT_ROLE_V_BIAS, 0, 0}}};

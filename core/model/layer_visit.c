@@ -23,12 +23,18 @@ int mt_layer_places(const struct mt_layer_context *context, const struct mt_laye
     bool fits = take(&used, sum, tokens, hidden, data, &p->entry_sum);
     fits = fits && take(&used, layer->entry && model->entry_norm, tokens, hidden, data, &p->entry);
     fits = fits && take(&used, layer->entry && model->entry_norm, tokens, 1, numbers, &p->entry_numbers);
+    const size_t inputs =
+        layer->side_size && layer == model->layers ? model->num_layers * layer->side_size : 0;
+    fits = fits && take(&used, true, tokens, inputs, data, &p->inputs_raw);
+    fits = fits && take(&used, true, tokens, inputs, data, &p->inputs);
+    fits = fits && take(&used, inputs > 0, tokens, model->num_layers, numbers, &p->inputs_numbers);
     fits = fits && take(&used, layer->attention_norm, tokens, hidden, data, &p->normed1);
     fits = fits && take(&used, layer->attention_norm, tokens, 1, numbers, &p->numbers1);
     fits = fits && take(&used, true, tokens, mt_layer_qkv_size(layer), data, &p->qkv);
     fits = fits && take(&used, true, tokens, mt_layer_qk_cols(layer), data, &p->qk);
     fits = fits && take(&used, qk, tokens, heads, numbers, &p->q_numbers);
     fits = fits && take(&used, qk, tokens, layer->num_kv_heads, numbers, &p->k_numbers);
+    fits = fits && take(&used, layer->stores_kv, tokens, kv, data, &p->key);
     fits = fits && take(&used, layer->value_norm, tokens, kv, data, &p->value);
     fits = fits && take(&used, layer->value_norm, tokens, layer->num_kv_heads, numbers, &p->v_numbers);
     fits = fits && take(&used, true, tokens, heads, sizeof(float), &p->lse);
@@ -46,6 +52,12 @@ int mt_layer_places(const struct mt_layer_context *context, const struct mt_laye
     fits = fits && take(&used, layer->mlp_sub_norm, tokens, 1, numbers, &p->sub2_numbers);
     fits = fits && take(&used, layer->post_mlp_norm, tokens, hidden, data, &p->branch2);
     fits = fits && take(&used, layer->post_mlp_norm, tokens, 1, numbers, &p->post2);
+    const size_t side = layer->side_size;
+    fits = fits && take(&used, side > 0, tokens, hidden, data, &p->side_x);
+    fits = fits && take(&used, true, tokens, side, data, &p->side_gate);
+    fits = fits && take(&used, true, tokens, side, data, &p->side_product);
+    fits = fits && take(&used, side > 0, tokens, hidden, data, &p->side_branch);
+    fits = fits && take(&used, side > 0, tokens, 1, numbers, &p->side_numbers);
     p->activation_bytes = used;
 
     /* Backward through the MLP is over before that through attention begins: their scratch is shared. */
@@ -56,16 +68,19 @@ int mt_layer_places(const struct mt_layer_context *context, const struct mt_laye
     const struct mt_device_api *api = context->device->api;
     const size_t forward = api->attention_workspace_bytes(context->device, &args, false);
     const size_t backward = api->attention_workspace_bytes(context->device, &args, true);
+    const bool apart = layer->value_norm || layer->stores_kv || layer->shares_kv;
     const bool branch = layer->post_attention_norm || layer->post_mlp_norm || layer->residual_scale != 1.0f;
     used = 0;
     fits = take(&used, branch, tokens, hidden, data, &p->dbranch);
     fits = fits && take(&used, true, tokens, hidden, data, &p->dnormed);
     fits = fits && take(&used, layer->parallel, tokens, hidden, data, &p->dnormed2);
+    fits = fits && take(&used, true, tokens, inputs, data, &p->dinputs);
     size_t mlp = used, attention = used;
-    fits = fits && take(&mlp, true, tokens, wide, data, &p->dproduct);
+    fits = fits && take(&mlp, true, tokens, mt_size_max(wide, side), data, &p->dproduct);
     fits = fits && take(&attention, true, tokens, q, data, &p->dattended);
-    fits = fits && take(&attention, true, tokens, mt_layer_qkv_size(layer) + (layer->value_norm ? kv : 0),
-                        data, &p->dqkv);
+    fits = fits && take(&attention, true, tokens, mt_layer_qkv_size(layer), data, &p->dqkv);
+    fits = fits && take(&attention, layer->stores_kv || layer->shares_kv, tokens, kv, data, &p->dkey);
+    fits = fits && take(&attention, apart, tokens, kv, data, &p->dvalue);
     fits = fits && take(&attention, true, 1, mt_size_max(forward, backward), 1, &p->workspace);
     p->scratch_bytes = mt_size_max(mlp, attention);
     return fits ? 0 : -EOVERFLOW;
@@ -81,7 +96,8 @@ int mt_layer_visit_open(struct mt_layer_visit *v, const struct mt_layer_context 
                                  .tokens = tokens,
                                  .a = activations,
                                  .s = scratch,
-                                 .x = x};
+                                 .x = x,
+                                 .input = x};
     return mt_layer_places(context, layer, tokens, &v->p);
 }
 

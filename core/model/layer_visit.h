@@ -10,12 +10,15 @@
 /* In bytes from the start of the activations ... */
 struct mt_layer_places {
     size_t entry_sum, entry, entry_numbers;
-    size_t normed1, numbers1, qkv, qk, q_numbers, k_numbers, value, v_numbers, lse, attended, sub1,
+    size_t inputs_raw, inputs, inputs_numbers; /* what all layers read beside the stream, made by the first */
+    size_t normed1, numbers1, qkv, qk, q_numbers, k_numbers, key, value, v_numbers, lse, attended, sub1,
         sub1_numbers, branch1, post1, mid;
     size_t normed2, numbers2, gate_up, product, sub2, sub2_numbers, branch2, post2;
+    size_t side_x, side_gate, side_product, side_branch, side_numbers;
     size_t activation_bytes;
     /* ... and from the start of the scratch. */
-    size_t dbranch, dnormed, dnormed2, dproduct, dattended, dqkv, workspace, scratch_bytes;
+    size_t dbranch, dnormed, dnormed2, dproduct, dattended, dqkv, dkey, dvalue, dinputs, workspace,
+        scratch_bytes;
 };
 
 struct mt_layer_visit {
@@ -24,8 +27,9 @@ struct mt_layer_visit {
     struct mt_layer_slabs slabs;
     struct mt_layer_places p;
     size_t tokens;
-    char *a, *s;   /* the two workspaces */
-    const char *x; /* what the first half reads: the layer's input, or what the entry made of it */
+    char *a, *s;       /* the two workspaces */
+    const char *x;     /* what the first half reads: the layer's input, or what the entry made of it */
+    const char *input; /* the layer's input, all places of it */
 };
 
 int mt_layer_places(const struct mt_layer_context *context, const struct mt_layer *layer, size_t tokens,
@@ -47,6 +51,8 @@ static inline size_t mt_layer_kv_size(const struct mt_layer *layer)
 /* What the products give: queries, keys and, where they have a product of their own, values. */
 static inline size_t mt_layer_qkv_size(const struct mt_layer *layer)
 {
+    if (layer->shares_kv)
+        return mt_layer_q_size(layer);
     return mt_layer_q_size(layer) + (layer->value_is_key ? 1 : 2) * mt_layer_kv_size(layer);
 }
 static inline size_t mt_layer_mlp_size(const struct mt_layer *layer)
@@ -111,7 +117,22 @@ int mt_layer_end(const struct mt_layer_visit *v, const struct mt_layer_end *end,
 int mt_layer_end_backward(const struct mt_layer_visit *v, const struct mt_layer_end *end, void *dy,
                           const void **dbranch);
 
+/* What stands at a place of a layer's input or output, or of its gradient. */
+static inline void *mt_layer_plane(const struct mt_layer_visit *v, const void *rows, size_t place)
+{
+    return (char *)(uintptr_t)rows + place * v->tokens * mt_dtype_bytes(v->context->dtype);
+}
+
 /* ---- the pieces ---- */
+
+/* What layers read beside the stream (layer_side.c): the first one makes it of the embeddings; each hands it
+ * on to `y`, with (`keys`) what others share; and reads its own part between out = the stream
+ * after the MLP and the layer's end. */
+int mt_layer_side_make(const struct mt_layer_visit *v);
+int mt_layer_side_make_backward(const struct mt_layer_visit *v, void *dy);
+int mt_layer_side_hand_on(const struct mt_layer_visit *v, bool keys, void *y);
+int mt_layer_side_forward(const struct mt_layer_visit *v, void *out);
+int mt_layer_side_backward(const struct mt_layer_visit *v, void *dy);
 
 /* From the embedding's rows, v->x, to what the first half reads: v->x then. */
 int mt_layer_entry(struct mt_layer_visit *v, const int32_t *positions);

@@ -280,6 +280,82 @@ static int build_layers(struct mt_model *model, const struct shape *shape, const
     return 0;
 }
 
+/* A whole number from 0 on; absent: `otherwise`. */
+static int read_count(const json_t *config, const char *key, size_t otherwise, size_t *value,
+                      struct mt_error *error)
+{
+    const json_t *item = json_object_get(config, key);
+    *value = otherwise;
+    if (json_is_integer(item) && json_integer_value(item) == 0) {
+        *value = 0;
+        return 0;
+    }
+    return mt_config_size(config, key, MAX_WIDTH, false, value, error);
+}
+
+/* The last layer below `end` with a window where `layer` has one; SIZE_MAX: none. */
+static size_t last_of_kind(const struct mt_model *model, size_t end, const struct mt_layer *layer)
+{
+    for (size_t i = end; i-- > 0;)
+        if (!model->layers[i].window == !layer->window)
+            return i;
+    return SIZE_MAX;
+}
+
+/* The last layers may read the keys and values of earlier ones. */
+static int share_keys(struct mt_model *model, const json_t *config, struct mt_error *error)
+{
+    size_t shared;
+    bool wide = false;
+    int r = read_count(config, "num_kv_shared_layers", 0, &shared, error);
+    r = r ? r : mt_config_bool(config, "use_double_wide_mlp", &wide, error);
+    if (r || !shared)
+        return r;
+    const size_t first = model->num_layers - (shared < model->num_layers ? shared : model->num_layers);
+    for (size_t i = first; i < model->num_layers; i++) {
+        struct mt_layer *layer = &model->layers[i];
+        const size_t source = last_of_kind(model, first, layer);
+        if (source == SIZE_MAX)
+            return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                                "config: `num_kv_shared_layers` leaves layer %zu without keys to read", i);
+        struct mt_layer *maker = &model->layers[source];
+        if (!maker->stores_kv) {
+            maker->stores_kv = true;
+            maker->kv_place = model->row_size;
+            model->row_size += 2 * maker->num_kv_heads * maker->head_dim;
+        }
+        layer->shares_kv = true;
+        layer->kv_source = source;
+        layer->kv_place = maker->kv_place;
+        layer->intermediate_size *= wide ? 2 : 1;
+    }
+    return 0;
+}
+
+/* What travels beside the stream. */
+static int read_side(struct mt_model *model, const json_t *config, struct mt_error *error)
+{
+    size_t size = 0, vocab_size = 262144;
+    model->row_size = model->hidden_size;
+    if (!model->family->names[MT_ROLE_LAYER_EMBEDDING])
+        return 0;
+    int r = read_count(config, "hidden_size_per_layer_input", 256, &size, error);
+    r = r ? r
+          : mt_config_size(config, "vocab_size_per_layer_input", MAX_VOCABULARY, false, &vocab_size, error);
+    if (!r && size && vocab_size != model->vocab_size)
+        return mt_error_set(
+            error, -ENOTSUP, MT_REASON_BAD_MODEL,
+            "config: `vocab_size_per_layer_input` %zu beside vocab_size %zu is not supported for %s",
+            vocab_size, model->vocab_size, model->family->model_type);
+    model->layer_input_size = size;
+    for (size_t i = 0; i < model->num_layers; i++) {
+        model->layers[i].side_size = size;
+        model->layers[i].side_place = model->hidden_size + i * size;
+    }
+    model->row_size += model->num_layers * size;
+    return r ? r : share_keys(model, config, error);
+}
+
 /* A copy in which what a family calls by names of its own has the usual ones too. */
 static json_t *with_usual_keys(const struct mt_family *family, const json_t *config)
 {
@@ -321,6 +397,7 @@ static int build(struct mt_model *model, const json_t *config, bool strict, stru
     r = r ? r : make_alibi(model, config, &shape, error);
     r = r ? r : mt_layer_rules_read(model, config, shape.head_dim, &rules, error);
     r = r ? r : build_layers(model, &shape, &rules, error);
+    r = r ? r : read_side(model, config, error);
     return r ? r : mt_parameters_build(model, &shape.biases, error);
 }
 

@@ -69,12 +69,16 @@ struct mt_layer {
     size_t query_rope; /* of queries: the same but where queries are scaled by position */
     size_t window;     /* > 0: a token sees so many keys, itself included */
     float attention_scale, attention_softcap;
-    bool alibi;        /* linear biases: mt_model.alibi */
-    bool qkv_by_head;  /* rows of QKV: for each key-value head its queries, its key, its value */
-    size_t qkv_parts;  /* > 0: rows of QKV in so many parts, each with its share of queries, values, keys */
-    float qkv_clip;    /* > 0: queries, keys and values are clipped to it */
-    bool value_norm;   /* values are RMS-normed by head, without weights */
-    bool value_is_key; /* there is no V: values are made of K's result too, before its norm */
+    bool alibi;       /* linear biases: mt_model.alibi */
+    bool qkv_by_head; /* rows of QKV: for each key-value head its queries, its key, its value */
+    size_t qkv_parts; /* > 0: rows of QKV in so many parts, each with its share of queries, values, keys */
+    float qkv_clip;   /* > 0: queries, keys and values are clipped to it */
+    bool value_norm;  /* values are RMS-normed by head, without weights */
+    bool stores_kv;   /* its keys and values go on to the layers that follow, at kv_place */
+    bool shares_kv;   /* it has none and reads those of layer kv_source */
+    size_t kv_source, kv_place;
+    size_t side_size, side_place; /* what it reads beside the stream, at side_place; 0: nothing */
+    bool value_is_key;            /* there is no V: values are made of K's result too, before its norm */
     enum mt_qk_norm qk_norm;
     bool qk_norm_after_rope;
     size_t intermediate_size;
@@ -109,7 +113,12 @@ struct mt_model {
     json_t *config; /* as read, or the present form from scratch */
 
     size_t hidden_size, vocab_size, num_layers;
-    size_t embedding_size; /* of the tables' rows: hidden_size, or less where projections stand between */
+    /* Between layers a micro-batch of T tokens is row_size * T elements: the stream, [T, hidden_size]; then
+     * what layers read beside it or hand on: for each place, which counts elements a token, [T, width] from
+     * place * T on. */
+    size_t row_size;
+    size_t layer_input_size; /* what each layer reads beside the stream (gemma4); 0: nothing */
+    size_t embedding_size;   /* of the tables' rows: hidden_size, or less where projections stand between */
     size_t max_position_embeddings;
     enum mt_positions positions;
     size_t position_offset; /* position p has row p + this of its table */

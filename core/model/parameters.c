@@ -55,6 +55,8 @@ static bool is_norm(enum mt_role role)
     case MT_ROLE_MLP_NORM:
     case MT_ROLE_POST_MLP_NORM:
     case MT_ROLE_FINAL_NORM:
+    case MT_ROLE_LAYER_INPUTS_NORM:
+    case MT_ROLE_SIDE_NORM:
     case MT_ROLE_EMBEDDING_NORM:
     case MT_ROLE_ATTENTION_SUB_NORM:
     case MT_ROLE_MLP_SUB_NORM:
@@ -106,25 +108,36 @@ static bool layer_has(const struct mt_model *model, const struct mt_layer *layer
         return layer->post_mlp_norm && weight;
     case MT_ROLE_POST_MLP_NORM_BIAS:
         return layer->post_mlp_norm && bias;
+    case MT_ROLE_K:
+        return !layer->shares_kv;
+    case MT_ROLE_K_BIAS:
+        return biases->qkv && !layer->shares_kv;
+    case MT_ROLE_LAYER_INPUTS:
+    case MT_ROLE_LAYER_INPUTS_NORM:
+        return layer->side_size && layer == model->layers;
+    case MT_ROLE_SIDE_GATE:
+    case MT_ROLE_SIDE_UP:
+    case MT_ROLE_SIDE_NORM:
+        return layer->side_size > 0;
     case MT_ROLE_Q_NORM:
-    case MT_ROLE_K_NORM:
         return layer->qk_norm != MT_QK_NORM_NONE;
+    case MT_ROLE_K_NORM:
+        return layer->qk_norm != MT_QK_NORM_NONE && !layer->shares_kv;
     case MT_ROLE_Q_NORM_BIAS:
     case MT_ROLE_K_NORM_BIAS:
         return layer->qk_norm != MT_QK_NORM_NONE && bias;
     case MT_ROLE_V:
-        return !layer->value_is_key;
+        return !layer->value_is_key && !layer->shares_kv;
     case MT_ROLE_XIELU_ALPHA_P:
     case MT_ROLE_XIELU_ALPHA_N:
     case MT_ROLE_XIELU_BETA:
     case MT_ROLE_XIELU_EPS:
         return layer->xielu;
     case MT_ROLE_Q_BIAS:
-    case MT_ROLE_K_BIAS:
     case MT_ROLE_QKV_BIAS:
         return biases->qkv;
     case MT_ROLE_V_BIAS:
-        return biases->qkv && !layer->value_is_key;
+        return biases->qkv && !layer->value_is_key && !layer->shares_kv;
     case MT_ROLE_O_BIAS:
         return biases->output &&
                (!model->family->output_bias_last || layer == &model->layers[model->num_layers - 1]);
@@ -157,7 +170,7 @@ static bool head_has(const struct mt_model *model, const struct mt_biases *biase
 
 static bool in_layer(enum mt_role role)
 {
-    return role > MT_ROLE_EMBEDDING && role < MT_ROLE_FINAL_NORM;
+    return role > MT_ROLE_LAYER_EMBEDDING && role < MT_ROLE_FINAL_NORM;
 }
 
 static bool is_input_first(const struct mt_family *family, enum mt_role role)
@@ -189,6 +202,12 @@ static bool shape_of(const struct mt_model *model, const struct mt_layer *layer,
     const size_t columns = qk == MT_QK_NORM_PER_HEAD ? dim : 0;
     const size_t shapes[MT_NUM_ROLES][2] = {
         [MT_ROLE_EMBEDDING] = {model->vocab_size, narrow},
+        [MT_ROLE_LAYER_EMBEDDING] = {model->vocab_size, model->num_layers * model->layer_input_size},
+        [MT_ROLE_LAYER_INPUTS] = {model->num_layers * model->layer_input_size, hidden},
+        [MT_ROLE_LAYER_INPUTS_NORM] = {model->layer_input_size, 0},
+        [MT_ROLE_SIDE_GATE] = {model->layer_input_size, hidden},
+        [MT_ROLE_SIDE_UP] = {hidden, model->layer_input_size},
+        [MT_ROLE_SIDE_NORM] = {hidden, 0},
         [MT_ROLE_PROJECT_IN] = {hidden, narrow},
         [MT_ROLE_POSITIONS] = {model->max_position_embeddings + model->position_offset, hidden},
         [MT_ROLE_EMBEDDING_NORM] = {hidden, 0},
@@ -343,7 +362,8 @@ int mt_parameters_build(struct mt_model *model, const struct mt_biases *biases, 
         group->first_parameter = model->num_parameters;
         for (enum mt_role role = 0; role < MT_NUM_ROLES; role++) {
             const bool has = model->family->names[role] &&
-                             (embedding        ? role == MT_ROLE_EMBEDDING
+                             (embedding ? role == MT_ROLE_EMBEDDING ||
+                                              (role == MT_ROLE_LAYER_EMBEDDING && model->layer_input_size)
                               : head           ? role >= MT_ROLE_FINAL_NORM && head_has(model, biases, role)
                               : in_layer(role) ? layer_has(model, &model->layers[g - 1], biases, role)
                                                : false);

@@ -8,10 +8,14 @@
 enum mt_role {
     MT_ROLE_EMBEDDING, /* [vocab_size, embedding_size] */
 
+    MT_ROLE_LAYER_EMBEDDING, /* [vocab_size, num_layers * layer_input_size]: what each layer reads beside */
+
     /* Between the embedding and the first layer, and in that layer's slab. */
-    MT_ROLE_PROJECT_IN,     /* [hidden_size, embedding_size] */
-    MT_ROLE_POSITIONS,      /* [max_position_embeddings + position_offset, hidden_size] */
-    MT_ROLE_EMBEDDING_NORM, /* [hidden_size] */
+    MT_ROLE_LAYER_INPUTS,      /* [num_layers * layer_input_size, hidden_size] */
+    MT_ROLE_LAYER_INPUTS_NORM, /* [layer_input_size] */
+    MT_ROLE_PROJECT_IN,        /* [hidden_size, embedding_size] */
+    MT_ROLE_POSITIONS,         /* [max_position_embeddings + position_offset, hidden_size] */
+    MT_ROLE_EMBEDDING_NORM,    /* [hidden_size] */
     MT_ROLE_EMBEDDING_NORM_BIAS,
 
     MT_ROLE_ATTENTION_NORM, /* [hidden_size] */
@@ -49,6 +53,9 @@ enum mt_role {
     MT_ROLE_DOWN_BIAS,
     MT_ROLE_POST_MLP_NORM, /* [hidden_size] */
     MT_ROLE_POST_MLP_NORM_BIAS,
+    MT_ROLE_SIDE_GATE,    /* [layer_input_size, hidden_size] */
+    MT_ROLE_SIDE_UP,      /* [hidden_size, layer_input_size] */
+    MT_ROLE_SIDE_NORM,    /* [hidden_size] */
     MT_ROLE_LAYER_SCALAR, /* [1]: on the layer's output; not trained */
 
     MT_ROLE_FINAL_NORM, /* [hidden_size] */

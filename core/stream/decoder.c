@@ -43,6 +43,10 @@ static int build_caches(struct mt_decoder *decoder, struct mt_error *error)
         if (!mt_size_mul(decoder->options.max_sequences, decoder->options.max_tokens, &bytes) ||
             !mt_size_mul(bytes, layer->num_kv_heads * layer->head_dim * decoder->element, &bytes))
             return mt_error_set(error, -EOVERFLOW, MT_REASON_BAD_JOB, "the key and value cache is too large");
+        if (layer->shares_kv) {
+            decoder->caches[i] = decoder->caches[layer->kv_source];
+            continue;
+        }
         MT_TRY(mt_blocks_device(&decoder->blocks, bytes, "the cache of keys", &k, error));
         MT_TRY(mt_blocks_device(&decoder->blocks, bytes, "the cache of values", &v, error));
         decoder->caches[i] = (struct mt_layer_cache){k, v, decoder->options.max_tokens};
@@ -71,8 +75,8 @@ static int build_workspaces(struct mt_decoder *decoder, struct mt_error *error)
     MT_TRY(mt_blocks_device(&decoder->blocks, largest.scratch_bytes, "a layer's scratch", &address, error));
     decoder->scratch = address;
     for (size_t i = 0; i < 2; i++) {
-        MT_TRY(mt_blocks_device(&decoder->blocks, tokens * row, "the tokens between two layers", &address,
-                                error));
+        MT_TRY(mt_blocks_device(&decoder->blocks, tokens * model->row_size * decoder->element,
+                                "the tokens between two layers", &address, error));
         decoder->stand[i] = address;
     }
     MT_TRY(mt_blocks_device(&decoder->blocks, sequences * row, "the last tokens", &address, error));
@@ -92,8 +96,9 @@ static int build_workspaces(struct mt_decoder *decoder, struct mt_error *error)
     const size_t tile_bytes = mt_weights_tile_rows(decoder->weights) * decoder->element * sequences;
     MT_TRY(mt_blocks_device(&decoder->blocks, tile_bytes, "logits", &address, error));
     decoder->logits = address;
-    MT_TRY(mt_blocks_host(&decoder->blocks, mt_size_max(tokens * row, tile_bytes), "embeddings", &address,
-                          error));
+    MT_TRY(mt_blocks_host(&decoder->blocks,
+                          mt_size_max(tokens * model->row_size * decoder->element, tile_bytes), "embeddings",
+                          &address, error));
     decoder->staging = address;
     MT_TRY(mt_blocks_host(&decoder->blocks, tokens * sizeof(int32_t), "positions", &address, error));
     decoder->positions = decoder->device_positions = address;
@@ -187,16 +192,19 @@ struct pass {
 static int embed(struct mt_decoder *decoder, const struct mt_decoder_input *inputs, const struct pass *pass)
 {
     const struct mt_device_api *api = decoder->rig.device->api;
-    const size_t row = decoder->model->hidden_size * decoder->element;
+    const size_t row = decoder->model->row_size * decoder->element;
     char *staging = decoder->in_place ? decoder->stand[0] : decoder->staging;
+    mt_autofree int32_t *ids = malloc(pass->tokens * sizeof *ids);
+    if (!ids)
+        return -ENOMEM;
     for (size_t i = 0; i < pass->count; i++) {
         const struct mt_decode_sequence *s = &decoder->sequences[i];
         const struct mt_decoder_input *input = &inputs[pass->input[i]];
-        mt_embedding_gather(decoder->store, input->ids + pass->done[pass->input[i]], s->tokens,
-                            staging + s->first * row);
+        memcpy(ids + s->first, input->ids + pass->done[pass->input[i]], s->tokens * sizeof *ids);
         for (size_t t = 0; t < s->tokens; t++)
             decoder->positions[s->first + t] = (int32_t)(s->past + t);
     }
+    mt_embedding_gather(decoder->store, ids, pass->tokens, staging);
     if (decoder->in_place)
         return 0;
     MT_TRY(api->copy_to_device(decoder->rig.compute, decoder->stand[0], staging, pass->tokens * row));

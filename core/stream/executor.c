@@ -77,7 +77,7 @@ static int make_activations(struct mt_executor *executor, struct mt_error *error
     MT_TRY(mt_blocks_device(&executor->blocks, executor->layout.scratch_bytes, "a layer's scratch", &address,
                             error));
     executor->scratch = address;
-    bytes = (executor->interval - 1) * tokens * executor->model->hidden_size * executor->element;
+    bytes = (executor->interval - 1) * tokens * executor->model->row_size * executor->element;
     MT_TRY(mt_blocks_device(&executor->blocks, bytes, "inputs of layers visited together", &address, error));
     executor->segment_inputs = address;
     return 0;
@@ -120,7 +120,7 @@ static int make_boundaries(struct mt_executor *executor, struct mt_error *error)
     struct mt_boundaries_options wanted = {
         .num_layers = executor->model->num_layers,
         .interval = executor->interval,
-        .row_bytes = executor->model->hidden_size * executor->element,
+        .row_bytes = executor->model->row_size * executor->element,
         .offload = options->activation_offload == MT_CHOICE_ON,
     };
     struct mt_rig *rig = &executor->rig;
@@ -269,11 +269,15 @@ static int load_inputs(struct mt_executor *executor, bool keep)
     mt_boundaries_start(executor->boundaries, keep);
     MT_TRY(mt_microbatches_upload(&executor->batches, rig->device, rig->in));
     mt_updater_wait(executor->updater, MT_GROUP_EMBEDDING);
-    const size_t bytes = executor->batches.tokens * executor->model->hidden_size * executor->element;
+    const size_t row = executor->model->row_size * executor->element, bytes = executor->batches.tokens * row;
     const struct mt_host_work gather = {.stage = MT_STAGE_EMBEDDING, .bytes = 2 * bytes};
     if (mt_host_begin(rig->device, &gather)) {
-        mt_embedding_gather(executor->store, executor->batches.ids, executor->batches.tokens,
-                            mt_boundaries_staging(executor->boundaries));
+        char *staging = mt_boundaries_staging(executor->boundaries);
+        for (size_t m = 0; m < executor->batches.count; m++) {
+            const struct mt_microbatch *item = &executor->batches.items[m];
+            mt_embedding_gather(executor->store, executor->batches.ids + item->first, item->rows.tokens,
+                                staging + item->first * row);
+        }
         mt_host_end(rig->device, &gather);
     }
     MT_TRY(mt_schedule_start(executor)); /* the larger copy first */
@@ -285,22 +289,30 @@ static int load_inputs(struct mt_executor *executor, bool keep)
 static int finish_embedding(struct mt_executor *executor, const void *dx)
 {
     const struct mt_model *model = executor->model;
-    const struct mt_parameter *table = model->groups[MT_GROUP_EMBEDDING].by_role[MT_ROLE_EMBEDDING];
+    const struct mt_group *group = &model->groups[MT_GROUP_EMBEDDING];
     float *gradient = mt_gradients_host(executor->gradients, MT_GROUP_EMBEDDING);
     if (!gradient)
         return 0;
-    gradient += table->train_offset;
     struct mt_device *device = executor->rig.device;
     const struct mt_host_work scatter = {.stage = MT_STAGE_EMBEDDING,
-                                         .bytes = executor->batches.tokens * model->hidden_size *
+                                         .bytes = executor->batches.tokens * model->row_size *
                                                       (executor->element + 2 * sizeof(float)) +
-                                                  table->count * sizeof(float)};
+                                                  group->train_count * sizeof(float)};
     if (!mt_host_begin(device, &scatter))
         return 0;
-    mt_embedding_scatter(model, executor->batches.ids, executor->batches.tokens, dx,
-                         mt_store_compute_dtype(executor->store), gradient, executor->pool);
-    int r = mt_norm_sum_squares(gradient, table->count, executor->pool,
-                                &mt_gradients_sums(executor->gradients)[table->index]);
+    for (size_t m = 0; m < executor->batches.count; m++) {
+        const struct mt_microbatch *item = &executor->batches.items[m];
+        mt_embedding_scatter(model, executor->batches.ids + item->first, item->rows.tokens,
+                             (const char *)dx + item->first * model->row_size * executor->element,
+                             mt_store_compute_dtype(executor->store), gradient, executor->pool);
+    }
+    int r = 0;
+    for (size_t i = 0; i < group->num_parameters && !r; i++) {
+        const struct mt_parameter *p = &model->parameters[group->first_parameter + i];
+        if (!p->frozen)
+            r = mt_norm_sum_squares(gradient + p->train_offset, p->count, executor->pool,
+                                    &mt_gradients_sums(executor->gradients)[p->index]);
+    }
     mt_host_end(device, &scatter);
     return r;
 }
@@ -343,8 +355,13 @@ static int run_step(struct mt_executor *executor, const void **dx, struct mt_err
     const struct mt_host_work clear = {.stage = MT_STAGE_EMBEDDING,
                                        .bytes = executor->model->groups[MT_GROUP_EMBEDDING].train_count *
                                                 sizeof *embedding};
+    /* While the device is at work; the head's part of a tied table comes from there. */
+    const struct mt_parameter *after =
+        executor->model->groups[MT_GROUP_EMBEDDING].by_role[MT_ROLE_LAYER_EMBEDDING];
+    if (embedding && executor->model->tied && after && !after->frozen)
+        memset(embedding + after->train_offset, 0, after->count * sizeof *embedding);
     if (embedding && !executor->model->tied && mt_host_begin(executor->rig.device, &clear)) {
-        memset(embedding, 0, clear.bytes); /* while the device is at work */
+        memset(embedding, 0, clear.bytes);
         mt_host_end(executor->rig.device, &clear);
     }
     r = mt_rig_synchronize(&executor->rig, error);

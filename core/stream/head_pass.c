@@ -274,6 +274,19 @@ static int gradient_pass(const struct pass *pass)
     return 0;
 }
 
+/* No gradient comes from the head for what travels beside the stream. */
+static int clear_beside(struct mt_executor *executor, size_t micro)
+{
+    const struct mt_model *model = executor->model;
+    const size_t row = executor->batches.items[micro].rows.tokens * executor->element;
+    if (model->row_size == model->hidden_size)
+        return 0;
+    return executor->rig.device->api->fill_zero(executor->rig.compute,
+                                                (char *)mt_boundaries_gradient(executor->boundaries, micro) +
+                                                    row * model->hidden_size,
+                                                row * (model->row_size - model->hidden_size));
+}
+
 int mt_head_pass(struct mt_executor *executor, bool train, float grad_scale, float *logits)
 {
     const size_t norm = mt_weights_norm(executor->weights);
@@ -286,8 +299,10 @@ int mt_head_pass(struct mt_executor *executor, bool train, float grad_scale, flo
     MT_TRY(mt_weights_acquire(executor->weights, norm, &pass.norm));
     if (train) {
         MT_TRY(mt_gradients_begin(executor->gradients, norm, &pass.norm_gradients));
-        for (size_t m = 0; m < executor->batches.count; m++)
+        for (size_t m = 0; m < executor->batches.count; m++) {
             MT_TRY(mt_boundaries_before_gradient(executor->boundaries, m));
+            MT_TRY(clear_beside(executor, m));
+        }
     }
     if (!executor->head.streamed) {
         MT_TRY(single_pass(&pass, train));

@@ -79,8 +79,7 @@ static int prefetch_next(struct mt_executor *executor, const struct segment *seg
 static const void *input_of(const struct mt_executor *executor, const struct segment *segment, size_t layer,
                             const void *kept)
 {
-    const size_t bytes =
-        executor->batches.max_micro_tokens * executor->model->hidden_size * executor->element;
+    const size_t bytes = executor->batches.max_micro_tokens * executor->model->row_size * executor->element;
     return layer == segment->first ? kept : executor->segment_inputs + (layer - segment->first - 1) * bytes;
 }
 

@@ -178,6 +178,8 @@ static void settings_that_change_the_mathematics_are_refused_by_name(void **stat
         {"chatglm", "\"add_bias_linear\":true", "add_bias_linear"},
         {"chatglm", "\"rmsnorm\":false", "rmsnorm"},
         {"gemma4_text", "\"enable_moe_block\":true", "enable_moe_block"},
+        {"gemma4_text", "\"vocab_size_per_layer_input\":9", "vocab_size_per_layer_input"},
+        {"gemma4_text", "\"vocab_size_per_layer_input\":50,\"num_kv_shared_layers\":2", "without keys"},
         {"gemma4_text", "\"use_bidirectional_attention\":\"all\"", "use_bidirectional_attention"},
         {"qwen3", "\"rope_parameters\":{\"rope_type\":\"proportional\"}", "proportional"},
         {"gpt_neo", "\"attention_layers\":[\"global\",\"sparse\"]", "sparse"},

@@ -153,8 +153,6 @@ static void check_parameters(const struct bed *bed, const struct mt_safetensors 
 static const struct {
     const char *name, *mention;
 } refused[] = {
-    {"gemma4_text_per_layer", "hidden_size_per_layer_input"},
-    {"gemma4_text_shared", "hidden_size_per_layer_input"},
     {"granite_swa", "granite_swa"},
     {"minicpm3", "minicpm3"},
     {"youtu", "youtu"},
@@ -332,7 +330,9 @@ static void agrees_in_bfloat16(void **state)
         free(wanted);
         free(seen);
     }
-    if (!(fabs(result.loss - loss) <= 0.01 * loss) || !(sqrt(off) <= 0.1 * sqrt(square)))
+    /* gemma4's scores are not scaled down: its softmax feels the rounding of queries and keys most. */
+    const double share = strncmp(which->name, "gemma4", 6) == 0 ? 0.2 : 0.1;
+    if (!(fabs(result.loss - loss) <= 0.01 * loss) || !(sqrt(off) <= share * sqrt(square)))
         fail_msg("loss %.6g must be %.6g; gradient off by %.3g of its length", result.loss, loss,
                  sqrt(off / square));
     mt_assert_ok(mt_executor_finish(bed.executor, &error), &error);
