@@ -410,12 +410,9 @@ static int load_merge(struct mt_bpe *bpe, const json_t *vocab, const json_t *mer
     return 0;
 }
 
-static int load_merges(struct mt_bpe *bpe, const json_t *model, struct mt_error *error)
+/* An empty table for so many. */
+static int allocate_merges(struct mt_bpe *bpe, size_t count, struct mt_error *error)
 {
-    const json_t *merges = json_object_get(model, "merges"), *vocab = json_object_get(model, "vocab");
-    if (!json_is_array(merges))
-        return bad_model(error, "has no list of merges");
-    const size_t count = json_array_size(merges);
     size_t slots = 16;
     while (slots < 2 * count)
         slots *= 2;
@@ -425,8 +422,17 @@ static int load_merges(struct mt_bpe *bpe, const json_t *model, struct mt_error 
     bpe->merge_mask = slots - 1;
     for (size_t i = 0; i < slots; i++)
         bpe->merges[i].pair = UINT64_MAX;
+    return 0;
+}
+
+static int load_merges(struct mt_bpe *bpe, const json_t *model, struct mt_error *error)
+{
+    const json_t *merges = json_object_get(model, "merges"), *vocab = json_object_get(model, "vocab");
+    if (!json_is_array(merges))
+        return bad_model(error, "has no list of merges");
+    const size_t count = json_array_size(merges);
+    int r = allocate_merges(bpe, count, error);
     struct mt_text joined = {0};
-    int r = 0;
     for (size_t i = 0; r == 0 && i < count; i++)
         r = load_merge(bpe, vocab, json_array_get(merges, i), i, &joined, error);
     mt_text_free(&joined);
@@ -517,6 +523,54 @@ bool mt_bpe_cuts_at_marks(const struct mt_bpe *bpe)
 bool mt_bpe_cuts_at_lines(const struct mt_bpe *bpe)
 {
     return mt_bpe_cuts_at_marks(bpe) && !bpe->crosses_lines && bpe->byte_fallback && bpe->has_all_byte_ids;
+}
+
+/* The ways in which a token's bytes are two other tokens: how many, and into the table once it is there. */
+static size_t pairs_of_ranks(struct mt_bpe *bpe, int32_t id)
+{
+    size_t bytes, count = 0;
+    if (!mt_vocab_has(bpe->vocab, id))
+        return 0;
+    const char *text = mt_vocab_text(bpe->vocab, id, &bytes);
+    for (size_t half = 1; half < bytes; half++) {
+        const int32_t left = mt_vocab_find(bpe->vocab, text, half);
+        const int32_t right =
+            left == MT_TOKEN_NONE ? left : mt_vocab_find(bpe->vocab, text + half, bytes - half);
+        if (right == MT_TOKEN_NONE)
+            continue;
+        count++;
+        if (bpe->merges)
+            bpe->merges[merge_slot(bpe, pair_of(left, right))] =
+                (struct merge){.pair = pair_of(left, right), .rank = (uint32_t)id, .result = id};
+    }
+    return count;
+}
+
+int mt_bpe_new_from_ranks(const struct mt_vocab *vocab, size_t count, struct mt_bpe **result,
+                          struct mt_error *error)
+{
+    *result = NULL;
+    struct mt_bpe *bpe = calloc(1, sizeof *bpe);
+    if (!bpe)
+        return no_memory(error);
+    bpe->vocab = vocab;
+    bpe->byte_level = true;
+    bpe->ignore_merges = true;
+    bpe->unknown = MT_TOKEN_NONE;
+    bpe->whole = calloc(vocab->size + 1, sizeof *bpe->whole);
+    size_t pairs = 0;
+    for (size_t id = 0; id < count; id++)
+        pairs += pairs_of_ranks(bpe, (int32_t)id);
+    int r = bpe->whole ? allocate_merges(bpe, pairs, error) : no_memory(error);
+    for (size_t id = 0; r == 0 && id < count; id++)
+        pairs_of_ranks(bpe, (int32_t)id);
+    load_byte_ids(bpe);
+    if (r < 0) {
+        mt_bpe_free(bpe);
+        return r;
+    }
+    *result = bpe;
+    return 0;
 }
 
 const struct mt_bpe_affixes *mt_bpe_affixes(const struct mt_bpe *bpe)

@@ -16,6 +16,11 @@ struct mt_bpe;
  * outlive it. MT_REASON_BAD_MODEL. */
 int mt_bpe_load(const json_t *model, bool byte_level, const struct mt_vocab *vocab, struct mt_bpe **bpe,
                 struct mt_error *error);
+/* As `tiktoken` has it: the vocabulary's texts are bytes, its ids (below `count`) are ranks, and two
+ * neighbours whose bytes together are a token may always be merged, the lowest rank first. A word that is a
+ * token needs no merges. All single bytes must be tokens. */
+int mt_bpe_new_from_ranks(const struct mt_vocab *vocab, size_t count, struct mt_bpe **bpe,
+                          struct mt_error *error);
 void mt_bpe_free(struct mt_bpe *bpe); /* NULL is fine */
 
 /* What the model writes before a token inside of a word, and behind a word's last one; NULL: nothing. */

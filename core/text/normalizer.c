@@ -15,6 +15,7 @@ enum kind { NORMAL_FORM, LOWERCASE, STRIP, STRIP_ACCENTS, PREPEND, REPLACE, REPL
 struct step {
     enum kind kind;
     utf8proc_option_t form;
+    bool newest;               /* else characters that came later are left alone */
     bool left, right;          /* strip */
     struct mt_text from, text; /* replace: what, by what; prepend: what */
     struct mt_regex *regex;
@@ -129,6 +130,8 @@ static int apply_form_to_part(const struct step *step, struct mt_view text, stru
 static int apply_form(const struct step *step, struct mt_view text, struct mt_mapped *out)
 {
     int r = 0;
+    if (step->newest)
+        return apply_form_to_part(step, text, out);
     for (size_t done = 0, length; r == 0 && done < text.bytes;) {
         const size_t end = next_later(text, done, &length);
         if (end > done)
@@ -387,6 +390,15 @@ int mt_normalizer_load(const json_t *json, struct mt_normalizer **result, struct
     }
     *result = normalizer;
     return 0;
+}
+
+struct mt_normalizer *mt_normalizer_new_nfc(void)
+{
+    struct mt_normalizer *normalizer = calloc(1, sizeof *normalizer);
+    if (normalizer)
+        normalizer->steps[normalizer->count++] =
+            (struct step){.kind = NORMAL_FORM, .form = UTF8PROC_STABLE | UTF8PROC_COMPOSE, .newest = true};
+    return normalizer;
 }
 
 void mt_normalizer_free(struct mt_normalizer *normalizer)

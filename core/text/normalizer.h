@@ -12,6 +12,9 @@ struct mt_normalizer;
 /* `normalizer` of a tokenizer.json; null gives one that does nothing. MT_REASON_BAD_MODEL with the kind that
  * is not supported yet. */
 int mt_normalizer_load(const json_t *json, struct mt_normalizer **normalizer, struct mt_error *error);
+/* NFC by the newest Unicode that is known; those of a tokenizer.json go by an older one. NULL when out of
+ * memory. */
+struct mt_normalizer *mt_normalizer_new_nfc(void);
 void mt_normalizer_free(struct mt_normalizer *normalizer); /* NULL is fine */
 
 /* Replaces `text` (UTF-8) by its normal form. `spare` is scratch, tracked as `text` is. 0, -ENOMEM or

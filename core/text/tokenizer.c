@@ -9,6 +9,7 @@
 #include "core/text/gguf_tokenizer.h"
 #include "core/text/json_tokenizer.h"
 #include "core/text/sentencepiece_tokenizer.h"
+#include "core/text/tiktoken.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +52,9 @@ static int load_model(const char *folder, const char *name, const char *path, st
     int r = mt_file_read(path, MAX_TOKENIZER_BYTES, &data, &bytes, error);
     if (r < 0)
         return r;
-    r = mt_sentencepiece_tokenizer_load(folder, name, data, bytes, tokenizer, error);
+    r = mt_tiktoken_is(data, bytes)
+            ? mt_tiktoken_load(folder, name, data, bytes, tokenizer, error)
+            : mt_sentencepiece_tokenizer_load(folder, name, data, bytes, tokenizer, error);
     return r < 0 ? mt_error_prefix(error, "%s", path) : 0;
 }
 
@@ -73,20 +76,23 @@ int mt_tokenizer_load(const char *folder, struct mt_tokenizer **tokenizer, struc
     if (!mt_path_exists(folder))
         return mt_error_set(error, -ENOENT, MT_REASON_BAD_MODEL, "the tokenizer's folder %s is not there",
                             folder);
-    static const char *const models[] = {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"};
+    static const char *const models[] = {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
+                                         "qwen.tiktoken", "tiktoken.model"};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         mt_autofree char *model = mt_path_join(folder, models[i]);
         if (model && mt_path_exists(model))
             return load_model(folder, models[i], model, tokenizer, error);
     }
-    static const char *const others[] = {"vocab.json", "vocab.txt", "qwen.tiktoken"};
+    static const char *const others[] = {"vocab.json", "vocab.txt", "tekken.json"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         mt_autofree char *other = mt_path_join(folder, others[i]);
         if (other && mt_path_exists(other))
             return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
-                                "%s: a tokenizer without tokenizer.json is not supported yet", other);
+                                "%s: this kind of tokenizer without a tokenizer.json is not supported yet",
+                                other);
     }
-    return mt_error_set(error, -ENOENT, MT_REASON_BAD_MODEL, "%s holds no tokenizer.json", folder);
+    return mt_error_set(error, -ENOENT, MT_REASON_BAD_MODEL,
+                        "%s holds no tokenizer.json, and no tokenizer.model or tiktoken file", folder);
 }
 
 void mt_tokenizer_free(struct mt_tokenizer *tokenizer)

@@ -45,8 +45,9 @@ void mt_spans_free(struct mt_spans *spans); /* leaves {0} */
 
 struct mt_tokenizer;
 
-/* "bytes", a GGUF file, or a folder with a tokenizer.json: our own, or one of the library `tokenizers` with a
- * BPE or Unigram model. MT_REASON_BAD_MODEL with what is wrong or not supported yet. */
+/* "bytes", a GGUF file, or a folder: with a tokenizer.json (our own, or one of the library `tokenizers` with
+ * a BPE or Unigram model), else with a SentencePiece or tiktoken file (docs/tokenizers.md).
+ * MT_REASON_BAD_MODEL with what is wrong or not supported yet. */
 int mt_tokenizer_load(const char *folder_or_kind, struct mt_tokenizer **tokenizer, struct mt_error *error);
 void mt_tokenizer_free(struct mt_tokenizer *tokenizer); /* NULL is fine */
 

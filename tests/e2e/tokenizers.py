@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tokenizers give the ids that the libraries `tokenizers` and `sentencepiece` give.   (time limit: 1800 s)
+"""Tokenizers give the ids that the libraries `tokenizers`, `sentencepiece` and `tiktoken` give.   (time limit: 1800 s)
 
 Random texts of every script, with and without added tokens and bytes that are not UTF-8, go through the tokenizers
 of tests/unit/text and through SentencePiece models that are trained here. MT_TOKENIZER_TEXTS says how many for
@@ -126,6 +126,45 @@ def check_decoding(name, folder, library):
     return report(f"decoding, SentencePiece {name}", None)
 
 
+WORDS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+EXTRAS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"] + ["<|extra_%d|>" % i for i in range(205)]
+GLM = ["<|endoftext|>", "[MASK]", "[gMASK]", "[sMASK]", "<sop>", "<eop>", "<|system|>", "<|user|>"]
+
+
+def ranks_of(kind):
+    """A vocabulary of tests/unit/text as ranks."""
+    def byte(c):
+        n = ord(c)
+        return n - 256 if n <= 0x120 and n >= 0x100 else n - 0x121 + 0x7f if 0x121 <= n <= 0x142 else 0xad if n == 0x143 else n
+    with open(os.path.join(KINDS, kind, "tokenizer.json"), encoding="utf-8") as file:
+        vocab = json.load(file)["model"]["vocab"]
+    return {bytes(byte(c) for c in text): rank for rank, text in enumerate(sorted(vocab, key=vocab.get))}
+
+
+def check_ranks(name, kind, cls, pattern, special, file_name, scratch, nfc=False, prefix=()):
+    import base64
+    import unicodedata
+    import tiktoken
+    folder = os.path.join(scratch, name)
+    os.mkdir(folder)
+    ranks = ranks_of(kind)
+    numbers = {text: len(ranks) + i for i, text in enumerate(special)}
+    with open(os.path.join(folder, file_name), "wb") as file:
+        file.write(b"".join(base64.b64encode(token) + b" %d\n" % rank for token, rank in ranks.items()))
+    config = {"tokenizer_class": cls}
+    if not nfc:
+        config["added_tokens_decoder"] = {str(number): {"content": text, "special": True} for text, number in numbers.items()}
+    with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    library = tiktoken.Encoding(name, pat_str=WORDS % pattern, mergeable_ranks=ranks, special_tokens=numbers)
+
+    def expected(data):
+        lines = [one.decode(errors="replace") for one in data]
+        return [[*(numbers[one] for one in prefix),
+                 *library.encode(unicodedata.normalize("NFC", one) if nfc else one, allowed_special="all")] for one in lines]
+    report(f"{COUNT} random texts, tiktoken {name}", compare("tiktoken " + name, folder, expected, special[:8], special=True))
+
+
 def main():
     why = consumers.packages("tokenizers", "sentencepiece", "tiktoken", "regex")
     if why:
@@ -137,7 +176,10 @@ def main():
             check_json(kind)
     scratch = tempfile.mkdtemp(prefix="mt-tokenizers-")
     try:
-        for name, settings in MODELS.items():
+        check_ranks("qwen", "qwen2", "QWenTokenizer", r"\p{N}", EXTRAS, "qwen.tiktoken", scratch, nfc=True)
+        check_ranks("glm4", "llama3", "ChatGLM4Tokenizer", r"\p{N}{1,3}", GLM, "tokenizer.model", scratch,
+                    prefix=["[gMASK]", "<sop>"])
+        for name, settings in MODELS.items() if "tiktoken" != ONLY else []:
             check_model(name, settings, scratch)
     finally:
         shutil.rmtree(scratch)
