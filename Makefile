@@ -161,8 +161,8 @@ check-consumers: packages
 bench: packages
 	@$(MAKE) bench-run
 
-bench-run: all $(bench_programs)
-	@MT_BUILD='$(abspath $(BUILD))' tests/bench.sh $(bench_programs)
+bench-run: all $(bench_programs) $(helper_programs)
+	@MT_BUILD='$(abspath $(BUILD))' tests/bench.sh $(bench_programs) $(sort $(wildcard tests/bench/*.py))
 
 asan: packages
 	@$(MAKE) check-run BUILD=$(BUILD)/asan SANITIZE=address,undefined OPTIMISE='-O1 -g'

@@ -17,7 +17,17 @@ struct mt_jvalue *mt_jfind_method(struct mt_jrun *run, const struct mt_jmethod_n
 bool mt_jpositional(struct mt_jrun *run, const char *what, const struct mt_jargs *args, size_t least,
                     size_t most, struct mt_jvalue **values);
 
-extern const struct mt_jmethod_name mt_jcase_methods[]; /* methods_case.c */
+bool mt_jis_none(const struct mt_jvalue *value); /* or not given */
+/* True, or a failure that names `what` needs it. */
+bool mt_jneed_text(struct mt_jrun *run, const char *what, const struct mt_jvalue *value);
+bool mt_jneed_integer(struct mt_jrun *run, const char *what, const struct mt_jvalue *value, int64_t *integer);
+/* Where the first (or last) such part of a text begins; SIZE_MAX where there is none. */
+size_t mt_jfind_text(struct mt_jslice text, struct mt_jslice part, bool last);
+
+/* The methods of str that stand in files of their own; each ends with NULLs. */
+extern const struct mt_jmethod_name mt_jcase_methods[];
+extern const struct mt_jmethod_name mt_jsplit_methods[];
+extern const struct mt_jmethod_name mt_jfind_methods[];
 
 enum mt_jside { MT_J_LEFT, MT_J_RIGHT, MT_J_CENTER }; /* where the text stands: ljust, rjust, center */
 

@@ -327,6 +327,36 @@ static void damaged_merges_are_refused(void **state)
     assert_refused(state, "{" MODEL("\"a\":0", "7") "}", "merge 0 is not a pair");
 }
 
+/* Merges that lead in circles (also through a token without text) take symbols away each time, so they end.
+ */
+static void merges_in_circles_end(void **state)
+{
+    struct mt_error error = {0};
+    struct mt_test_folder *folder = *state;
+    static const char document[] =
+        "{" MODEL("\"a\":0,\"b\":1,\"ab\":2,\"ba\":3,\"aba\":4,\"\":5",
+                  "\"a b\",\"b a\",\"ab a\",\"a ba\",[\"a\",\"\"],[\"\",\"a\"],[\"\",\"\"],\"a b\"") "}";
+    mt_assert_ok(mt_file_write_atomic(mt_test_path(state, "tokenizer.json"), document, sizeof document - 1,
+                                      0666, &error),
+                 &error);
+    struct mt_tokenizer *tokenizer = load(folder->path);
+    static const size_t lengths[] = {2, 3, 63, 64, 65, 100000};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        char *text = malloc(lengths[i]);
+        size_t bytes = 0;
+        for (size_t k = 0; k < lengths[i]; k++)
+            text[k] = "ab"[k % 2];
+        struct mt_ids ids = encode(tokenizer, text, lengths[i], false);
+        for (size_t k = 0; k < ids.count; k++) /* the lengths of their texts */
+            bytes += (size_t) "\1\1\2\2\3\0"[ids.data[k]];
+        assert_int_equal(bytes, lengths[i]);
+        assert_true(ids.count < lengths[i]);
+        mt_ids_free(&ids);
+        free(text);
+    }
+    mt_tokenizer_free(tokenizer);
+}
+
 #define UNIGRAM(vocab) "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":" vocab "}}"
 
 static void damaged_unigram_models_are_refused(void **state)
@@ -474,6 +504,7 @@ int main(void)
         cmocka_unit_test(fingerprints_tell_tokenizers_apart),
         mt_test_in_folder(damaged_vocabularies_are_refused),
         mt_test_in_folder(damaged_merges_are_refused),
+        mt_test_in_folder(merges_in_circles_end),
         mt_test_in_folder(damaged_unigram_models_are_refused),
         mt_test_in_folder(damaged_normalization_rules_are_refused_or_harmless),
         mt_test_in_folder(a_character_without_a_token_and_without_an_unknown_one_is_an_error),
