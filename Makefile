@@ -112,6 +112,7 @@ endif
 # --- the simulated CUDA device that tests use: rules for $(cudasim_module) and $(cudasim_programs) ------------------
 
 include tests/cudasim/build.mk
+include tests/gpu/build.mk
 
 # --- main targets ----------------------------------------------------------------------------------------------
 
@@ -127,7 +128,7 @@ $(BUILD)/flags: | have-packages
 no-cuda:
 	@echo "  NOTE    no CUDA toolkit (nvcc) found: building without the CUDA backend in gpu/"
 
-tests: $(unit_programs) $(helper_programs) cudasim
+tests: $(unit_programs) $(helper_programs) $(gpu_figures) cudasim
 
 packages:
 	@LIBRARIES='$(all_packages)' packaging/install-packages.sh build test
@@ -183,7 +184,7 @@ lint:
 	@tests/lint/tree.sh; tree=$$?; $(MAKE) -k lint-files cudasim-objects BUILD=$(BUILD)/lint WERROR=1 && exit $$tree
 
 lint_sources := $(core_sources) $(server_sources) $(worker_sources) $(cli_sources) $(unit_sources) $(helper_sources) \
-                $(bench_sources)
+                $(bench_sources) $(gpu_test_sources)
 .PHONY: lint-files
 lint-files: $(patsubst %.c,$(BUILD)/%.analysed,$(lint_sources))
 

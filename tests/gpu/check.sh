@@ -1,0 +1,157 @@
+#!/bin/bash
+# Checks of the CUDA backend on a machine with a GPU: every operation against the CPU backend, golden cases, whole jobs,
+# the same bits twice, compute-sanitizer; then figures. Prints Markdown (docs/gpu-results.md keeps it) and ends within 8
+# minutes; exit 0 when every check passed.
+#
+#   tests/gpu/check.sh               in a build tree (MT_BUILD: its build folder), or in the folder that --pack made
+#   tests/gpu/check.sh --pack DIR    gathers programs, libraries and cases in DIR, below 60 MiB, for a machine with driver
+#                                    and CUDA toolkit (its cuBLAS) but without our libraries: copy it there, run DIR/check.sh
+#   tests/gpu/check.sh --tiny        the same on the simulated device: shows that this script works
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+limit_seconds=${LIMIT_SECONDS:-470}
+start=$SECONDS
+unit="test_agreement test_attention test_cross_entropy test_curves test_linear test_norms test_rows"
+
+pack() {
+    local root build to=$1
+    root=$(cd "$here/../.." && pwd)
+    build=${MT_BUILD:-$root/build}
+    rm -rf "$to" && mkdir -p "$to/build/tests/unit/device" "$to/build/tests/unit/stream" "$to/build/tests/gpu" "$to/lib" \
+        "$to/tests/golden" || exit 74
+    for name in $unit; do
+        [ ! -e "$build/tests/unit/device/$name" ] || cp "$build/tests/unit/device/$name" "$to/build/tests/unit/device/"
+    done
+    cp "$build/tests/unit/stream/test_golden" "$to/build/tests/unit/stream/" &&
+        cp "$build/tests/gpu/figures" "$to/build/tests/gpu/" &&
+        cp "$build/megatrain" "$build/megatrain-cuda.so" "$to/build/" && cp "$here/check.sh" "$to/" || exit 74
+    for case in "$root"/tests/golden/{llama_*,gemma2,qwen3,bloom_post_residual,gpt2_hub}; do
+        [ ! -d "$case" ] || cp -r "$case" "$to/tests/golden/"
+    done
+    find "$to/build" -type f -exec strip {} + 2>/dev/null
+    # The C library is the machine's own, as are those of CUDA.
+    find "$to/build" -type f ! -name '*.so' -exec ldd {} + 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+        grep -vE '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so|cuda|cublas' | while read -r library; do
+        cp -L "$library" "$to/lib/"
+    done
+    local kib
+    kib=$(du -sk "$to" | cut -f1)
+    echo "$to: $((kib / 1024)) MiB; copy it to the machine and run check.sh in it"
+    [ "$kib" -le $((60 * 1024)) ] || { echo "that is more than 60 MiB" >&2; exit 1; }
+}
+
+tiny=
+case ${1:-} in
+--pack)
+    pack "${2:?--pack wants a folder}"
+    exit
+    ;;
+--tiny) tiny=--tiny ;;
+esac
+
+# ---- where things are ----
+
+if [ -d "$here/build" ]; then
+    root=$here build=$here/build
+    export LD_LIBRARY_PATH=$here/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+else
+    root=$(cd "$here/../.." && pwd)
+    build=${MT_BUILD:-$root/build}
+fi
+cd "$root" || exit 1
+export MEGATRAIN_CUDA_MODULE=${MEGATRAIN_CUDA_MODULE:-$build/megatrain-$([ -n "$tiny" ] && echo cudasim || echo cuda).so}
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+left() { echo $((limit_seconds - (SECONDS - start))); }
+
+# check NAME LIMIT COMMAND...: a line of the table; at most LIMIT seconds, and never past the end.
+check() {
+    local name=$1 limit=$2 code began=$SECONDS seconds
+    shift 2
+    seconds=$(left)
+    [ "$seconds" -gt 5 ] || { echo "| $name | not run: no time left | |"; failed=1; return; }
+    [ "$seconds" -lt "$limit" ] && limit=$seconds
+    timeout "$limit" "$@" >"$work/out" 2>&1
+    code=$?
+    if [ $code = 0 ]; then
+        echo "| $name | passed | $((SECONDS - began)) s |"
+    else
+        failed=1
+        echo "| $name | **FAILED** ($code) | $((SECONDS - began)) s |"
+        { echo "### $name"; tail -n 25 "$work/out" | sed 's/^/    /'; } >>"$work/failures"
+    fi
+}
+
+job() {
+    cat <<JOB
+name: check
+method: pretrain
+model: {architecture: llama, hidden_size: 128, num_layers: 3, num_attention_heads: 4, num_key_value_heads: 2, tokenizer: bytes, dtype: $1}
+dataset: {path: $work/text.txt, max_seq_len: 64, packing: true, val_size: 0}
+training: {batch_size: 4, max_steps: ${2:-20}, learning_rate: 1.0e-3}
+checkpoint: {every_steps: 100}
+JOB
+}
+
+losses() { sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
+
+# Losses of 20 steps by CUDA in bf16 beside the CPU's in fp32.
+follows_the_cpu() {
+    job float32 >"$work/cpu.yaml" && job bfloat16 >"$work/cuda.yaml"
+    "$build/megatrain" train "$work/cpu.yaml" --output "$work/cpu" --set device=cpu &&
+        "$build/megatrain" train "$work/cuda.yaml" --output "$work/first" --set device=cuda || return
+    paste <(losses "$work/cpu") <(losses "$work/first") |
+        awk '{d = $1 - $2; if (d < 0) d = -d; if (!(d <= 0.005 * $1)) bad = 1; n++; print} END {exit bad || n != 20}'
+}
+
+same_bits_twice() {
+    "$build/megatrain" train "$work/cuda.yaml" --output "$work/second" --set device=cuda &&
+        cmp "$work/first/checkpoints/final/model.safetensors" "$work/second/checkpoints/final/model.safetensors" &&
+        cmp "$work/first/checkpoints/final/megatrain/optimizer.safetensors" \
+            "$work/second/checkpoints/final/megatrain/optimizer.safetensors"
+}
+
+sanitized() {
+    compute-sanitizer --tool "$1" --error-exitcode 9 --target-processes all "${@:2}"
+}
+
+for _ in $(seq 300); do echo "The quick brown fox jumps over the lazy dog, and number $_ follows it."; done >"$work/text.txt"
+
+# ---- the report ----
+
+echo "## $(date -u +%Y-%m-%d)$([ -n "$tiny" ] && echo ', simulated')"
+echo
+"$build/megatrain" devices 2>&1 | sed 's/^/    /'
+echo
+echo "| check | result | time |"
+echo "|---|---|---|"
+for name in $unit; do
+    [ ! -x "$build/tests/unit/device/$name" ] || check "operations: ${name#test_}" 90 "$build/tests/unit/device/$name"
+done
+export MT_GOLDEN_CASE=${MT_GOLDEN_CASE-$([ -n "$tiny" ] && echo llama_gqa || echo)}
+check "golden cases, fp32" 120 "$build/tests/unit/stream/test_golden"
+check "losses of 20 steps in bf16 follow the CPU's" 60 follows_the_cpu
+check "the same bits twice" 60 same_bits_twice
+if [ -z "$tiny" ]; then
+    PATH=$PATH:/usr/local/cuda/bin
+    if command -v compute-sanitizer >/dev/null; then
+        for tool in memcheck racecheck; do
+            check "compute-sanitizer $tool" 60 sanitized $tool "$build/tests/gpu/figures" --tiny
+        done
+    else
+        echo "| compute-sanitizer | not on this machine | |"
+    fi
+fi
+echo
+for part in bus operations steps; do
+    timeout "$(($(left) > 5 ? $(left) : 5))" "$build/tests/gpu/figures" $tiny --part $part >"$work/out" 2>"$work/errors"
+    code=$?
+    cat "$work/out"
+    [ $code = 0 ] || { failed=1; echo "**FAILED** ($code): $(tail -n 3 "$work/errors")"; }
+    echo
+done
+[ ! -s "$work/failures" ] || cat "$work/failures"
+echo "$((SECONDS - start)) s in all; $([ $failed = 0 ] && echo every check passed || echo there were failures)"
+exit $failed
