@@ -11,7 +11,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 limit_seconds=${LIMIT_SECONDS:-470}
 start=$SECONDS
-unit="test_agreement test_attention test_cross_entropy test_curves test_linear test_norms test_rows"
+unit=${MT_CHECK_UNITS-"test_agreement test_attention test_cross_entropy test_curves test_linear test_norms test_rows"}
 
 pack() {
     local root build to=$1
@@ -24,7 +24,7 @@ pack() {
     done
     cp "$build/tests/unit/stream/test_golden" "$to/build/tests/unit/stream/" &&
         cp "$build/tests/gpu/figures" "$to/build/tests/gpu/" &&
-        cp "$build/megatrain" "$build/megatrain-cuda.so" "$to/build/" && cp "$here/check.sh" "$to/" || exit 74
+        cp "$build/megatrain-worker" "$build/megatrain-cuda.so" "$to/build/" && cp "$here/check.sh" "$to/" || exit 74
     for case in "$root"/tests/golden/{llama_*,gemma2,qwen3,bloom_post_residual,gpt2_hub}; do
         [ ! -d "$case" ] || cp -r "$case" "$to/tests/golden/"
     done
@@ -84,30 +84,28 @@ check() {
     fi
 }
 
-job() {
-    cat <<JOB
-name: check
-method: pretrain
-model: {architecture: llama, hidden_size: 128, num_layers: 3, num_attention_heads: 4, num_key_value_heads: 2, tokenizer: bytes, dtype: $1}
-dataset: {path: $work/text.txt, max_seq_len: 64, packing: true, val_size: 0}
-training: {batch_size: 4, max_steps: ${2:-20}, learning_rate: 1.0e-3}
-checkpoint: {every_steps: 100}
-JOB
+# train FOLDER DEVICE DTYPE: 20 steps of a small job, by the worker: the command line's libraries need not be there.
+train() {
+    local model='"architecture": "llama", "hidden_size": 128, "num_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2'
+    mkdir "$work/$1" || return
+    printf '{"name": "check", "method": "pretrain", "device": "%s", "model": {%s, "tokenizer": "bytes", "dtype": "%s"},
+             "dataset": {"path": "%s", "max_seq_len": 64, "packing": true, "val_size": 0},
+             "training": {"batch_size": 4, "max_steps": 20, "learning_rate": 1e-3}, "checkpoint": {"every_steps": 100}}' \
+        "$2" "$model" "$3" "$work/text.txt" >"$work/$1/job.json"
+    "$build/megatrain-worker" --task train --job-dir "$work/$1"
 }
 
 losses() { sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
 
 # Losses of 20 steps by CUDA in bf16 beside the CPU's in fp32.
 follows_the_cpu() {
-    job float32 >"$work/cpu.yaml" && job bfloat16 >"$work/cuda.yaml"
-    "$build/megatrain" train "$work/cpu.yaml" --output "$work/cpu" --set device=cpu &&
-        "$build/megatrain" train "$work/cuda.yaml" --output "$work/first" --set device=cuda || return
+    train cpu cpu float32 && train first cuda bfloat16 || return
     paste <(losses "$work/cpu") <(losses "$work/first") |
         awk '{d = $1 - $2; if (d < 0) d = -d; if (!(d <= 0.005 * $1)) bad = 1; n++; print} END {exit bad || n != 20}'
 }
 
 same_bits_twice() {
-    "$build/megatrain" train "$work/cuda.yaml" --output "$work/second" --set device=cuda &&
+    train second cuda bfloat16 &&
         cmp "$work/first/checkpoints/final/model.safetensors" "$work/second/checkpoints/final/model.safetensors" &&
         cmp "$work/first/checkpoints/final/megatrain/optimizer.safetensors" \
             "$work/second/checkpoints/final/megatrain/optimizer.safetensors"
@@ -117,13 +115,17 @@ sanitized() {
     compute-sanitizer --tool "$1" --error-exitcode 9 --target-processes all "${@:2}"
 }
 
+# timeout runs programs, not functions: bash runs them for it.
+export -f train losses follows_the_cpu same_bits_twice sanitized
+export build work
+
 for _ in $(seq 300); do echo "The quick brown fox jumps over the lazy dog, and number $_ follows it."; done >"$work/text.txt"
 
 # ---- the report ----
 
 echo "## $(date -u +%Y-%m-%d)$([ -n "$tiny" ] && echo ', simulated')"
 echo
-"$build/megatrain" devices 2>&1 | sed 's/^/    /'
+"$build/megatrain-worker" --task devices 2>&1 | sed "s|}, *|},\n|g" | sed "s|^|    |"
 echo
 echo "| check | result | time |"
 echo "|---|---|---|"
@@ -132,13 +134,13 @@ for name in $unit; do
 done
 export MT_GOLDEN_CASE=${MT_GOLDEN_CASE-$([ -n "$tiny" ] && echo llama_gqa || echo)}
 check "golden cases, fp32" 120 "$build/tests/unit/stream/test_golden"
-check "losses of 20 steps in bf16 follow the CPU's" 60 follows_the_cpu
-check "the same bits twice" 60 same_bits_twice
+check "losses of 20 steps in bf16 follow the CPU's" 60 bash -c follows_the_cpu
+check "the same bits twice" 60 bash -c same_bits_twice
 if [ -z "$tiny" ]; then
     PATH=$PATH:/usr/local/cuda/bin
     if command -v compute-sanitizer >/dev/null; then
         for tool in memcheck racecheck; do
-            check "compute-sanitizer $tool" 60 sanitized $tool "$build/tests/gpu/figures" --tiny
+            check "compute-sanitizer $tool" 60 bash -c "sanitized $tool '$build/tests/gpu/figures' --tiny"
         done
     else
         echo "| compute-sanitizer | not on this machine | |"

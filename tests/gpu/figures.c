@@ -180,7 +180,8 @@ static void best_product(struct figures *f, bool tiny, bool bus)
         const double rate = flops / figures_time(f, "product", product_call, &product);
         f->peak = rate > f->peak ? rate : f->peak;
     }
-    printf("Best product, bf16, %zu x %zu x %zu: %.1f TFLOP/s\n", n, n, n, f->peak * 1e-12);
+    if (bus)
+        printf("Best product, bf16, %zu x %zu x %zu: %.1f TFLOP/s\n", n, n, n, f->peak * 1e-12);
     if (bus)
         figures_of_bus(f, &product, tiny ? (size_t)1 << 20 : (size_t)256 << 20);
     figures_release(f, x);
