@@ -41,6 +41,7 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
                    properties.sharedMemPerBlockOptin);
         return sim_error(cudaErrorInvalidValue);
     }
+    const struct sim_unseen unseen;
     sim_take(&attributes_lock);
     if (!shared_limits)
         shared_limits = new std::map<const void *, int>();

@@ -177,6 +177,7 @@ bool sim_memory_on_device(const char *call, const char *operand, const void *add
 static void note(struct book *all, enum sim_memory_kind kind, uintptr_t start, size_t bytes, int device,
                  uintptr_t base, size_t mapped_bytes)
 {
+    const struct sim_unseen unseen;
     all->live[start] = mapping{{kind, start, bytes, device}, base, mapped_bytes};
 }
 
@@ -220,6 +221,7 @@ cudaError_t cudaMalloc(void **address, size_t size)
 
 cudaError_t sim_memory_release(void *address, const char *call)
 {
+    const struct sim_unseen unseen;
     struct book *all = the_book();
     sim_take(&all->lock);
     auto found = all->live.find((uintptr_t)address);
@@ -355,6 +357,7 @@ static cudaError_t unpin(void *address, enum sim_memory_kind kind, const char *c
 {
     for (int device = 0; device < sim_env()->devices; device++)
         sim_wait_idle(device);
+    const struct sim_unseen unseen;
     struct book *all = the_book();
     sim_take(&all->lock);
     auto found = all->live.find((uintptr_t)address);

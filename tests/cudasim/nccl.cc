@@ -157,6 +157,7 @@ static struct world *world_of(const ncclUniqueId *id, int size)
 
 static void leave(struct ncclComm *comm)
 {
+    const struct sim_unseen unseen;
     struct world *world = comm->world;
     sim_take(&worlds_lock);
     const bool last = --world->references == 0;
@@ -201,6 +202,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
         return failed(ncclInvalidArgument, "rank %d of %d", rank, size);
     if (sim_ready())
         return failed(ncclUnhandledCudaError, "%s", cudaGetErrorString(sim_ready()));
+    const struct sim_unseen unseen;
     const int device = sim_current_device();
     sim_take(&worlds_lock);
     struct world *world = world_of(&id, size);
@@ -436,6 +438,16 @@ static bool given_up(const struct collective *c)
            __atomic_load_n((uint32_t *)&c->comm->world->broken, __ATOMIC_ACQUIRE) != ncclSuccess;
 }
 
+/* With the world's lock held. */
+static struct meeting *meeting_of(struct world *world, uint64_t number)
+{
+    const struct sim_unseen unseen;
+    struct meeting *&place = world->meetings[number];
+    if (!place)
+        place = new struct meeting();
+    return place;
+}
+
 static void run_collective(cudaStream_t, void *arguments)
 {
     const struct collective *c = (const struct collective *)arguments;
@@ -454,10 +466,7 @@ static void run_collective(cudaStream_t, void *arguments)
         }
     }
     sim_take(&world->lock);
-    struct meeting *&place = world->meetings[c->number];
-    if (!place)
-        place = new struct meeting();
-    struct meeting *m = place;
+    struct meeting *m = meeting_of(world, c->number);
     m->ranks[c->comm->rank] = *c;
     SIM_RELEASE(&m->edge);
     const bool last = ++m->arrived == world->size;
@@ -480,6 +489,7 @@ static void run_collective(cudaStream_t, void *arguments)
             break;
         sim_futex_wait(&world->changes, seen);
     }
+    const struct sim_unseen unseen;
     sim_take(&world->lock);
     if (++m->left == world->size) {
         world->meetings.erase(c->number);

@@ -18,6 +18,8 @@ void __tsan_acquire(void *address);
 void __tsan_release(void *address);
 void __tsan_read_range(void *address, long bytes);
 void __tsan_write_range(void *address, long bytes);
+void AnnotateIgnoreWritesBegin(const char *file, int line);
+void AnnotateIgnoreWritesEnd(const char *file, int line);
 void AnnotateIgnoreSyncBegin(const char *file, int line);
 void AnnotateIgnoreSyncEnd(const char *file, int line);
 void *__tsan_get_current_fiber(void);
@@ -42,6 +44,27 @@ void __tsan_switch_to_fiber(void *fiber, unsigned flags);
 #define SIM_WRITES(address, bytes) ((void)(address), (void)(bytes))
 #define SIM_UNSYNCED(call) call
 #endif
+
+/* While one lives, what the thread allocates and frees is not looked at: the simulator's own objects go from
+ * thread to thread under locks that ThreadSanitizer does not see. */
+struct sim_unseen {
+#if defined(CUDASIM_TSAN)
+    sim_unseen()
+    {
+        AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+    }
+    ~sim_unseen()
+    {
+        AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    }
+#else
+    sim_unseen()
+    {
+    }
+#endif
+    sim_unseen(const sim_unseen &) = delete;
+    sim_unseen &operator=(const sim_unseen &) = delete;
+};
 
 #define SIM_MAX_DEVICES 16
 #define SIM_API __attribute__((visibility("hidden")))

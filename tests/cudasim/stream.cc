@@ -222,6 +222,7 @@ void sim_wait_idle(int device)
 
 static struct sim_record *record_new(uint32_t references)
 {
+    const struct sim_unseen unseen;
     struct sim_record *record = (struct sim_record *)malloc(sizeof *record);
     if (!record)
         sim_fatal("out of host memory");
@@ -238,6 +239,7 @@ static void record_keep(struct sim_record *record)
 
 static void record_drop(struct sim_record *record)
 {
+    const struct sim_unseen unseen;
     if (record && __atomic_sub_fetch(&record->references, 1, __ATOMIC_ACQ_REL) == 0)
         free(record);
 }
