@@ -309,7 +309,7 @@ static int fit(struct planning *planning, struct mt_error *error)
             options->recompute = MT_CHOICE_ON; /* auto keeps what fits: here that would be everything */
         if (options->activation_offload == MT_CHOICE_AUTO)
             options->activation_offload = MT_CHOICE_ON;
-        options->checkpoint_interval = 1;      /* and these go as low as they can */
+        options->checkpoint_interval = 1; /* and these go as low as they can */
         options->stream_head = MT_CHOICE_ON;
     }
     r = mt_executor_new(planning->store, planning->device, NULL, options, &planning->executor, error);

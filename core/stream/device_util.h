@@ -61,8 +61,9 @@ static inline void mt_host_end(struct mt_device *device, const struct mt_host_wo
 
 /* event recorded on `from`, waited for by `to`. */
 __attribute__((always_inline)) /* tests know a wait by the place that asks for it */
-static inline int mt_stream_follow(struct mt_device *device, struct mt_event *event, struct mt_stream *from,
-                                   struct mt_stream *to)
+static inline int
+mt_stream_follow(struct mt_device *device, struct mt_event *event, struct mt_stream *from,
+                 struct mt_stream *to)
 {
     int r = device->api->event_record(event, from);
     return r ? r : device->api->event_wait(to, event);
