@@ -51,6 +51,8 @@ COMPILE := -std=gnu11 $(OPTIMISE) $(WARNINGS) -D_GNU_SOURCE -I. -pthread $(sanit
 # Extra flags of single folders: folder_flags_<folder>.
 # Dequantised numbers are those of other programs to the bit: no product is fused with a sum.
 folder_flags_core/formats := $(if $(SANITIZE),-O1,-O3) -ffp-contract=off -fno-trapping-math
+# Weights pass through these loops as they are loaded and saved.
+folder_flags_core/store := $(if $(SANITIZE),-O1,-O3)
 # AdamW vectorises only where sqrt need not set errno; products are never fused with sums: same bits everywhere.
 folder_flags_core/optim := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off
 # Vector types are passed between always_inline functions alone, so the note on their calling convention is idle.

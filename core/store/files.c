@@ -11,6 +11,9 @@
 #include <string.h>
 
 #define CHUNK ((size_t)1 << 18) /* elements moved at a time */
+#define SOME                                                                                                 \
+    ((size_t)1 << 15)           /* elements converted at a time: what passes between two caches stays in one \
+                                 */
 #define PIECE ((size_t)1 << 22) /* elements that one thread loads: tables are shared between threads */
 
 /* --- loading ------------------------------------------------------------------------------------------- */
@@ -53,23 +56,44 @@ static int check_tensor(const struct mt_parameter *parameter, const struct mt_te
     return 0;
 }
 
+static int read_some(const struct load_item *item, size_t first, size_t count, float *values,
+                     struct mt_error *error)
+{
+    int result = mt_tensor_read(item->tensor, first, count, values);
+    return result == 0 ? 0
+                       : mt_error_set(error, result, MT_REASON_BAD_MODEL, "cannot read '%s' from '%s'",
+                                      item->tensor->name, item->tensor->file);
+}
+
+/* Masters that are plain are made where they stand; `values` is for all else. */
+static int load_some(struct load *load, const struct load_item *item, size_t first, size_t count,
+                     float *values, struct mt_error *error)
+{
+    float *place = NULL;
+    int result = item->part == MT_STORE_MASTER
+                     ? mt_store_begin_write(load->store, item->parameter, first, count, &place, error)
+                     : 0;
+    if (result == 0)
+        result = read_some(item, first, count, place ? place : values, error);
+    if (result < 0)
+        return result;
+    return place ? mt_store_check_write(load->store, item->parameter, first, count, error)
+                 : mt_store_write(load->store, item->parameter, item->part, first, count, values, error);
+}
+
 static void load_one(void *context, size_t task)
 {
     struct load *load = context;
     const struct load_item *item = &load->items[task];
-    mt_autofree float *values = malloc(CHUNK * sizeof *values);
+    mt_autofree float *values = malloc(SOME * sizeof *values);
     struct mt_error error = {0};
     int result =
         values ? 0 : mt_error_set(&error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to load weights");
     for (size_t first = item->first; result == 0 && first < item->end; first += CHUNK) {
-        size_t count = mt_size_min(CHUNK, item->end - first);
+        const size_t count = mt_size_min(CHUNK, item->end - first);
         mt_tensor_expect(item->tensor, first, count);
-        result = mt_tensor_read(item->tensor, first, count, values);
-        if (result < 0)
-            mt_error_set(&error, result, MT_REASON_BAD_MODEL, "cannot read '%s' from '%s'",
-                         item->tensor->name, item->tensor->file);
-        else
-            result = mt_store_write(load->store, item->parameter, item->part, first, count, values, &error);
+        for (size_t k = 0; result == 0 && k < count; k += SOME)
+            result = load_some(load, item, first + k, mt_size_min(SOME, count - k), values, &error);
         mt_tensor_forget(item->tensor, first, count);
     }
     if (result < 0) {

@@ -9,7 +9,6 @@
 #include "core/base/size.h"
 #include "core/store/split.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -202,15 +201,26 @@ int mt_store_read(const struct mt_store *store, const struct mt_parameter *param
     return 0;
 }
 
-/* A master must be finite, and its high half too when that is what the device sees. */
+/* Whether a master is finite, and its high half too when that is what the device sees. */
+static bool is_usable(uint32_t bits, bool split)
+{
+    return ((bits + (split ? 0x8000u : 0u)) & 0x7f800000u) != 0x7f800000u &&
+           (bits & 0x7f800000u) != 0x7f800000u;
+}
+
+/* All of them at a time first: the loop that finds the culprit is for the rare case. */
 static int check_master(const struct mt_store *store, const struct mt_parameter *parameter, size_t first,
                         size_t count, const float *values, struct mt_error *error)
 {
     const bool split = store->options.compute_dtype == MT_BF16;
+    uint32_t bits, bad = 0;
     for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
         memcpy(&bits, &values[i], sizeof bits);
-        if (!isfinite(values[i]) || (split && (mt_split_high(bits) & 0x7f80u) == 0x7f80u))
+        bad |= !is_usable(bits, split);
+    }
+    for (size_t i = 0; bad && i < count; i++) {
+        memcpy(&bits, &values[i], sizeof bits);
+        if (!is_usable(bits, split))
             return mt_error_set(error, -ERANGE, MT_REASON_BAD_MODEL,
                                 "%s: value %zu is %g, which is not a usable weight", parameter->name,
                                 first + i, (double)values[i]);
@@ -243,4 +253,20 @@ int mt_store_write(struct mt_store *store, const struct mt_parameter *parameter,
         return absent(parameter, error);
     memcpy(array + first, values, count * sizeof *values);
     return 0;
+}
+
+int mt_store_begin_write(struct mt_store *store, const struct mt_parameter *parameter, size_t first,
+                         size_t count, float **values, struct mt_error *error)
+{
+    float *master = store->slabs[parameter->group].master;
+    *values = master ? master + parameter->offset + first : NULL;
+    return check_range(parameter, first, count, error);
+}
+
+int mt_store_check_write(const struct mt_store *store, const struct mt_parameter *parameter, size_t first,
+                         size_t count, struct mt_error *error)
+{
+    const float *master = store->slabs[parameter->group].master;
+    return master ? check_master(store, parameter, first, count, master + parameter->offset + first, error)
+                  : 0;
 }

@@ -62,6 +62,12 @@ int mt_store_read(const struct mt_store *store, const struct mt_parameter *param
                   size_t first, size_t count, float *values, struct mt_error *error);
 int mt_store_write(struct mt_store *store, const struct mt_parameter *parameter, enum mt_store_part part,
                    size_t first, size_t count, const float *values, struct mt_error *error);
+/* The same for who can make values where they shall stand: *values is the master's own memory. NULL where it
+ * is split. What was made is to be checked, by elements as above. */
+int mt_store_begin_write(struct mt_store *store, const struct mt_parameter *parameter, size_t first,
+                         size_t count, float **values, struct mt_error *error);
+int mt_store_check_write(const struct mt_store *store, const struct mt_parameter *parameter, size_t first,
+                         size_t count, struct mt_error *error);
 
 /* All masters set to mt_model_init_values; moments 0, updates 0. The same bits for every number of threads.
  */
