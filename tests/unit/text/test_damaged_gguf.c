@@ -148,9 +148,9 @@ static size_t damage(struct mt_random *random, char *data, size_t bytes, size_t 
 {
     static const uint64_t odd[] = {0,          1,          0xff,       0x7fffffff,    0xffffffff,
                                    1ull << 32, 1ull << 62, UINT64_MAX, UINT64_MAX - 7};
-    const uint32_t changes = 1 + mt_random_below(random, 3);
-    for (uint32_t i = 0; i < changes; i++) {
-        const size_t at = mt_random_below(random, (uint32_t)head);
+    const uint64_t changes = 1 + mt_random_below(random, 3);
+    for (uint64_t i = 0; i < changes; i++) {
+        const size_t at = mt_random_below(random, head);
         const uint64_t value = odd[mt_random_below(random, 9)];
         switch (mt_random_below(random, 4)) {
         case 0:
@@ -168,7 +168,7 @@ static size_t damage(struct mt_random *random, char *data, size_t bytes, size_t 
                 memcpy(data + at, &value, 4);
         }
     }
-    return mt_random_below(random, 16) ? bytes : mt_random_below(random, (uint32_t)bytes + 1);
+    return mt_random_below(random, 16) ? bytes : mt_random_below(random, bytes + 1);
 }
 
 static void survives(void **state, const char *data, size_t bytes, size_t head, size_t cases,
