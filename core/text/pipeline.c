@@ -39,7 +39,7 @@ static int out_of_memory(struct mt_error *error)
 static int push_token(struct encoding *encoding, int32_t token, struct mt_view source)
 {
     int r = mt_ids_push(encoding->ids, token);
-    if (r == 0 && encoding->spans)
+    if (r == 0 && encoding->spans && source.spans)
         r = mt_spans_append(encoding->spans,
                             (struct mt_span){source.spans[0].begin, source.spans[source.bytes - 1].end}, 1);
     return r;
@@ -320,7 +320,7 @@ static int open_file(struct mt_pipeline *tokenizer, int folder, const char *name
 {
     const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return -errno;
+        return errno == ENOENT ? 0 : -errno; /* a link to nothing */
     char *copy = strdup(name);
     if (!copy) {
         close(fd);
@@ -334,12 +334,14 @@ static int open_file(struct mt_pipeline *tokenizer, int folder, const char *name
 static int open_files(struct mt_pipeline *tokenizer, const char *folder, struct mt_error *error)
 {
     DIR *directory = opendir(folder);
-    int r = directory ? 0 : -errno;
+    if (!directory)
+        return mt_error_set_errno(error, MT_REASON_BAD_MODEL, "cannot read the tokenizer's files in %s",
+                                  folder);
+    int r = 0;
     for (const struct dirent *entry; r == 0 && (entry = readdir(directory)) != NULL;)
         if (is_tokenizer_file(entry->d_name) && tokenizer->num_files < MT_PIPELINE_FILES)
             r = open_file(tokenizer, dirfd(directory), entry->d_name);
-    if (directory)
-        closedir(directory);
+    closedir(directory);
     errno = -r;
     return r < 0 ? mt_error_set_errno(error, MT_REASON_BAD_MODEL, "cannot read the tokenizer's files in %s",
                                       folder)

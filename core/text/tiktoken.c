@@ -92,8 +92,9 @@ bool mt_tiktoken_is(const char *data, size_t bytes)
     if (!bytes || next_line(data, bytes, &at, &line) != 1)
         return false;
     unsigned char *token = mt_base64_decode(line.text, line.length, &length);
+    const bool good = token;
     free(token);
-    return token;
+    return good;
 }
 
 static int measure(struct loading *loading, const char *data, size_t bytes)

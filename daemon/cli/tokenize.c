@@ -109,7 +109,8 @@ static int read_ids(const struct mt_tokenizer *tokenizer, const struct mt_text *
                     struct mt_error *error)
 {
     const size_t size = mt_tokenizer_vocab_size(tokenizer);
-    for (const char *at = text->data;;) {
+    const char *const data = text->data ? text->data : "";
+    for (const char *at = data;;) {
         at += strspn(at, " \t\r\n,[]");
         if (!*at)
             break;
@@ -125,7 +126,7 @@ static int read_ids(const struct mt_tokenizer *tokenizer, const struct mt_text *
             return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for the ids");
         at = end;
     }
-    if ((size_t)(strchr(text->data, '\0') - text->data) != text->bytes)
+    if (strlen(data) != text->bytes)
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_DATA,
                             "standard input holds a zero byte, and no ids");
     return 0;
@@ -153,7 +154,7 @@ int mt_cli_tokenize(int argc, char **argv)
     const int code = parse(argc, argv, &request);
     if (code != 0)
         return code;
-    if (request.help) {
+    if (request.help || !request.model) {
         fputs(usage, stdout);
         return 0;
     }
