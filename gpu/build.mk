@@ -26,7 +26,8 @@ NVCCFLAGS    ?= -O3 -lineinfo
 gpu_compile   = $(NVCC) -std=c++17 $(NVCCFLAGS) $(gpu_code) -I. -D_GNU_SOURCE -Xcompiler -fPIC,-fvisibility=hidden \
                 -Xcompiler $(gpu_warnings) $(if $(WERROR),-Werror all-warnings)
 
-modules += $(cuda_module)
+# Sanitizers see nothing of it: their tests use the simulated device.
+modules += $(if $(SANITIZE),,$(cuda_module))
 
 $(BUILD)/gpu-flags: FORCE
 	@mkdir -p $(@D)

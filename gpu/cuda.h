@@ -167,6 +167,8 @@ struct mt_cuda_product {
 };
 
 int mt_cuda_multiply(struct mt_stream *stream, const struct mt_cuda_product *product, const char *operation);
+/* c += bias, row by row, where the product could not take it along; kernels/linear.cu. */
+int mt_cuda_add_bias(struct mt_stream *stream, const struct mt_cuda_product *product, const char *operation);
 void mt_cuda_products_free(struct mt_cuda_products *products);
 
 /* ---- collective.cu ---- */

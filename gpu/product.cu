@@ -235,23 +235,35 @@ static cublasStatus_t multiply_batch(struct mt_cuda_products *products, const st
         CUBLAS_GEMM_DEFAULT);
 }
 
+/* What cuBLASLt has no algorithm for (odd strides, on some devices), cuBLAS computes; *bias_left: the bias is
+ * then still to be added. */
+static cublasStatus_t multiply(struct mt_stream *stream, const struct mt_cuda_product *p, bool *bias_left)
+{
+    struct descriptors descriptors = {};
+    if (p->batch > 1)
+        return multiply_batch(stream->products, p);
+    cublasStatus_t status = multiply_one(stream, stream->products, p, &descriptors);
+    free_descriptors(&descriptors);
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED)
+        return status;
+    struct mt_cuda_product alone = *p;
+    alone.batch = 1;
+    *bias_left = p->bias != NULL;
+    return multiply_batch(stream->products, &alone);
+}
+
 int mt_cuda_multiply(struct mt_stream *stream, const struct mt_cuda_product *product, const char *operation)
 {
     char *scratch = reinterpret_cast<char *>(mt_cuda_parts(stream));
     if (!scratch)
         return -EIO;
-    struct descriptors descriptors = {};
     int code = -EIO;
+    bool bias_left = false;
     pthread_mutex_lock(&stream->lock);
     if (!stream->products)
         stream->products = open_products(stream, scratch);
     if (stream->products)
-        code = mt_cuda_check_blas(stream->device,
-                                  product->batch > 1
-                                      ? multiply_batch(stream->products, product)
-                                      : multiply_one(stream, stream->products, product, &descriptors),
-                                  operation);
-    free_descriptors(&descriptors);
+        code = mt_cuda_check_blas(stream->device, multiply(stream, product, &bias_left), operation);
     pthread_mutex_unlock(&stream->lock);
-    return code;
+    return code || !bias_left ? code : mt_cuda_add_bias(stream, product, operation);
 }

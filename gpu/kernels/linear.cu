@@ -4,7 +4,8 @@
  *   backward input   dx[T, in]        (=|+=) dy[T, out] * W[out, in]
  *   backward weight  dW[out, in] fp32 (=|+=) dy[T, out]^T * x[T, in];  dbias[out] (=|+=) sum over T of dy
  *
- * The bias rides on the product. dbias: parts of tokens, each in token order, then the parts in order.
+ * The bias rides on the product where the library takes it along. dbias: parts of tokens, each in token
+ * order, then the parts in order.
  */
 #include "gpu/kernels/kernel.h"
 
@@ -18,6 +19,34 @@
 static bool bad_shape(size_t tokens, size_t in, size_t out, size_t stride_a, size_t stride_b)
 {
     return tokens > INT_MAX || in > INT_MAX || out > INT_MAX || stride_a > INT_MAX || stride_b > INT_MAX;
+}
+
+template <typename T>
+static __global__ void bias_rows(T *c, const T *bias, size_t rows, size_t cols, size_t stride)
+{
+    const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= cols)
+        return;
+    const float own = mt_widen(bias[i]);
+    for (size_t row = blockIdx.y; row < rows; row += gridDim.y)
+        c[row * stride + i] = mt_narrow<T>(mt_widen(c[row * stride + i]) + own);
+}
+
+/* A bias has its product's type on both sides. */
+template <typename T> static void launch_bias(struct mt_stream *stream, const struct mt_cuda_product *p)
+{
+    const dim3 grid(static_cast<unsigned>(mt_cuda_ceil_div(p->n, THREADS)), mt_cuda_blocks(p->m, 65535));
+    MT_LAUNCH((bias_rows<T>), grid, dim3(THREADS), 0, stream->handle, static_cast<T *>(p->c),
+              static_cast<const T *>(p->bias), p->m, p->n, p->ldc);
+}
+
+int mt_cuda_add_bias(struct mt_stream *stream, const struct mt_cuda_product *product, const char *operation)
+{
+    if (product->result == MT_BF16)
+        launch_bias<mt_bf16>(stream, product);
+    else
+        launch_bias<float>(stream, product);
+    return mt_cuda_end(stream, operation);
 }
 
 template <typename T>

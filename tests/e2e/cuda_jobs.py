@@ -150,6 +150,15 @@ def under_the_daemon_a_full_device_fails_the_job_and_the_next_one_runs():
 
 
 @case
+def products_that_cublaslt_has_no_algorithm_for_are_made_another_way():
+    test = os.path.join(BUILD, "tests/unit/device/test_linear")
+    done = subprocess.run([test], env=simulated(FAIL="cublasLtMatmulAlgoGetHeuristic:1-:15"), capture_output=True,
+                          text=True, timeout=200)
+    equal(done.returncode, 0)
+    assert "cublasLtMatmulAlgoGetHeuristic fails" in done.stderr, done.stderr[-400:]
+
+
+@case
 def devices_are_listed_by_the_command_and_by_the_daemon():
     with Folder() as folder:
         folder.run("devices", env=simulated(), says=["cpu ", "cuda:0", "yes", "8.0", "CUDA driver"])
