@@ -134,8 +134,9 @@ static void the_registry_of_the_test_data_is_read_or_refused_by_name(void **stat
     assert_refused(named(folder, "mllm_audio_demo"), NULL, "the column audios is not supported yet");
     assert_refused(named(folder, "mllm_demo"), NULL, "the column images is not supported yet");
     setenv("HF_HUB_CACHE", "/does/not/exist", 1);
-    assert_refused(named(folder, "alpaca_en"), NULL,
-                   "llamafactory/alpaca_en of the Hugging Face hub is not in the local cache /does/not/exist");
+    assert_refused(
+        named(folder, "alpaca_en"), NULL,
+        "llamafactory/alpaca_en of the Hugging Face hub is not in the local cache /does/not/exist");
     assert_refused(named(folder, "dpo_en_demo"), NULL, "preference training (method: dpo), which is not");
     assert_refused(named(folder, "kto_en_demo"), NULL, "(kto_tag), not answers to learn");
     assert_refused(named(folder, "identitty"), NULL, "did you mean \"identity\"?");
