@@ -156,6 +156,7 @@ static const struct mt_gguf_architecture architectures[] = {
          COPIED({"attention.scale", "attention_multiplier"}, {"embedding_scale", "embedding_multiplier"},
                 {"residual_scale", "residual_multiplier"}, {"logit_scale", "logits_scaling"})},
     {.name = "hunyuan-dense", .model_type = "hunyuan_v1_dense"},
+    {.name = "jais2", .model_type = "jais2"},
     {.name = "llama", .model_type = "llama", .neighbours = true},
     {.name = "nemotron", .model_type = "nemotron"},
     {.name = "olmo",

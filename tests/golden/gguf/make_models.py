@@ -22,8 +22,8 @@ from conversion import ModelBase, ModelType, get_model_architecture, get_model_c
 
 HERE = pathlib.Path(__file__).resolve().parent
 CASES = """arcee_bias_yarn cohere cohere_qk_norm ernie4_5 exaone4 gemma gemma2 gemma3_text glm4
-           granite_bias_tied hunyuan_v1_dense llama_bias llama_gqa_tied llama_head_dim llama_rope_linear llama_rope_llama3
-           llama_rope_yarn nemotron nemotron_bias olmo olmo2_bias olmo3 phi phi3 phi3_longrope_short phi3_longrope_long
+           granite_bias_tied hunyuan_v1_dense jais2 llama_bias llama_gqa_tied llama_head_dim llama_rope_linear llama_rope_llama3
+           llama_rope_yarn nemotron nemotron_bias olmo olmo_clip_qkv olmo2_bias olmo3 phi phi3 phi3_longrope_short phi3_longrope_long
            phi3_partial phi3_window qwen2 qwen2_tied qwen3 qwen3_tied_bias seed_oss smollm3 stablelm_qkv_bias
            starcoder2""".split()
 
