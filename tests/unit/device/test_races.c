@@ -67,7 +67,7 @@ static int run_program(size_t without, bool discrete)
                                                           .in_features = DIM,
                                                           .out_features = DIM});
         else
-            api->add(compute, &(struct mt_add_args){x, weights, y, COUNT, 1, MT_F32});
+            api->add(compute, &(struct mt_add_args){x, weights, y, COUNT, 1, NULL, MT_F32});
         api->event_record(computed, compute);
         if (without != 1)
             api->event_wait(out, computed);
