@@ -106,7 +106,7 @@ static void pointers_of_the_wrong_memory_are_refused(void **state)
         int code = 0;
         switch (wrong) {
         case 0:
-            code = rig.api->add(rig.stream, &(struct mt_add_args){device, host, device, 4, 1, MT_F32});
+            code = rig.api->add(rig.stream, &(struct mt_add_args){device, host, device, 4, 1, NULL, MT_F32});
             operation = "add";
             operand = "`b`";
             break;
