@@ -178,6 +178,10 @@ struct mt_attention_args {
     /* Linear biases (Press, Smith and Lewis, 2021): alibi[h] * (place of the key - place of the query) is
      * added to head h's scaled scores. Device, [num_heads], or NULL; not together with softcap. */
     const float *alibi;
+    /* As Falcon's code adds them: scale * bf16(alibi[h] * bf16(place of the key in its document)), which no
+     * longer depends on distances alone; bf16() rounds to the nearest, slopes are bf16 already. Not together
+     * with a window. */
+    bool alibi_bf16;
     enum mt_dtype dtype;
 };
 

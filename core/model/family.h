@@ -110,8 +110,8 @@ struct mt_family {
                                 `per_layer_config` or the hub's keys; 0: not so */
     enum mt_positions positions; /* beside rotary ones, or in their place */
     size_t position_offset;
-    struct mt_family_switch alibi; /* linear biases instead of rotary positions */
-    bool alibi_in_scores;          /* they are divided as the scores are; slopes are rounded to bfloat16 */
+    struct mt_family_switch alibi;             /* linear biases instead of rotary positions */
+    bool alibi_bf16;                           /* of places, divided as the scores are, rounded to bfloat16 */
     struct mt_family_switch norm_head;         /* rows of the output matrix are normed to length 1 */
     bool logits_multiplied;                    /* by `logits_scaling`, not divided */
     bool scales_queries;                       /* by position: rope setting llama_4_scaling_beta */

@@ -7,6 +7,7 @@
  * Q, K and V read the same input and are neighbours in the slab, so one product makes all three, side by side
  * in a row. Queries and keys are turned where they stand; where their norm, or the clipping, must find them
  * again unturned, they are turned in a place of their own (qk). */
+#include "core/model/family.h"
 #include "core/model/layer_visit.h"
 
 /* Where keys and values lie in a row of the products, after the queries. */
@@ -57,6 +58,7 @@ struct mt_attention_args mt_layer_attention_args(const struct mt_layer_context *
         .scale = layer->attention_scale,
         .softcap = layer->attention_softcap,
         .alibi = layer->alibi ? context->alibi : NULL,
+        .alibi_bf16 = layer->alibi && context->model->family->alibi_bf16,
         .dtype = context->dtype,
     };
 }

@@ -213,8 +213,8 @@ static int make_alibi(struct mt_model *model, const json_t *config, const struct
     if (!slopes)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the list of slopes");
     mt_alibi_slopes(shape->num_heads, most, slopes);
-    for (size_t h = 0; h < shape->num_heads && model->family->alibi_in_scores; h++)
-        slopes[h] = mt_bf16_to_float(mt_bf16_from_float(slopes[h])) * (float)shape->attention_scale;
+    for (size_t h = 0; h < shape->num_heads && model->family->alibi_bf16; h++)
+        slopes[h] = mt_bf16_to_float(mt_bf16_from_float(slopes[h]));
     model->alibi = slopes;
     return 0;
 }

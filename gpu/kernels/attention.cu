@@ -17,7 +17,7 @@ struct softmax {
     const int32_t *first, *last;
     float *scores, *out, *max, *sum;
     size_t key, keys, stride, dim;
-    float softcap;
+    float softcap, rounded_scale;
     const float *alibi;
     bool first_block;
 };
@@ -32,7 +32,8 @@ template <typename T> static __global__ void softmax_block(struct softmax s, T *
     mt_attention_place(s.rows, row, &query, &kv_head, &member);
     const long long from = (long long)s.first[query] - (long long)s.key;
     const long long to = (long long)s.last[query] - (long long)s.key;
-    const float slope = s.alibi ? s.alibi[kv_head * s.rows.group + member] : 0;
+    const struct mt_attention_bending bending = {
+        s.softcap, s.alibi ? s.alibi[kv_head * s.rows.group + member] : 0, s.rounded_scale};
     const float *scores = s.scores + row * s.stride;
     const float before = s.first_block ? -INFINITY : s.max[row];
     float v[PER_LANE], largest = -INFINITY, total = 0;
@@ -40,7 +41,7 @@ template <typename T> static __global__ void softmax_block(struct softmax s, T *
     for (unsigned j = 0; j < PER_LANE; j++) {
         const long long i = (long long)(lane + j * MT_WARP);
         const bool seen = i >= from && i < to && i < (long long)s.keys;
-        v[j] = seen ? mt_attention_bend(scores[i], s.softcap, slope, i - (to - 1)) : -INFINITY;
+        v[j] = seen ? mt_attention_bend(scores[i], bending, i - (to - 1), i - from) : -INFINITY;
         largest = fmaxf(largest, v[j]);
     }
     largest = fmaxf(mt_warp_max(largest), before);
@@ -99,6 +100,7 @@ static int run_block(struct mt_stream *stream, const struct mt_attention_plan *p
     s.dim = dim;
     s.softcap = a->softcap;
     s.alibi = a->alibi;
+    s.rounded_scale = a->alibi_bf16 ? a->scale : 0;
     mt_cuda_attention_pack(stream, plan, block, plan->q, a->q, a->q_stride, a->q_group_stride);
     for (size_t key = block->key; key < block->key_end; key += MT_ATTENTION_KEYS) {
         s.key = key;

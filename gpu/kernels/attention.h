@@ -73,12 +73,27 @@ static inline size_t mt_cuda_attention_score_stride(size_t keys)
 
 /* ---- in kernels ---- */
 
-/* What becomes of a scaled score. `back` is how far the key lies behind the query (0 or below). */
-static inline __device__ float mt_attention_bend(float score, float softcap, float slope, long long back)
+static inline __device__ float mt_attention_bf16(float value)
 {
-    if (softcap > 0)
-        return softcap * tanhf(score / softcap);
-    return score + slope * (float)back;
+    return mt_widen(mt_narrow<mt_bf16>(value));
+}
+
+/* Of one head: at most one of softcap and slope is not 0. */
+struct mt_attention_bending {
+    float softcap, slope;
+    float rounded_scale; /* > 0: alibi_bf16, and this is the scale */
+};
+
+/* What becomes of a scaled score. `back` is how far the key lies behind the query (0 or below), `place` how
+ * far behind its document's first key. */
+static inline __device__ float mt_attention_bend(float score, const struct mt_attention_bending &by,
+                                                 long long back, long long place)
+{
+    if (by.softcap > 0)
+        return by.softcap * tanhf(score / by.softcap);
+    if (by.rounded_scale > 0)
+        return score + by.rounded_scale * mt_attention_bf16(by.slope * mt_attention_bf16((float)place));
+    return score + by.slope * (float)back;
 }
 
 /* Which query and head a packed row is. */

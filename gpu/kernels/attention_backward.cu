@@ -14,7 +14,7 @@ struct gradient {
     const int32_t *first, *last;
     float *scores, *dscores, *lse, *d;
     size_t key, keys, stride, dim;
-    float softcap;
+    float softcap, rounded_scale;
     const float *alibi;
 };
 
@@ -50,13 +50,15 @@ template <typename T> static __global__ void gradient_block(struct gradient g, T
     const long long from = (long long)g.first[query] - (long long)g.key;
     const long long to = (long long)g.last[query] - (long long)g.key;
     const float lse = g.lse[row], d = g.d[row];
-    const float alibi = g.alibi ? g.alibi[kv_head * g.rows.group + member] : 0;
+    const struct mt_attention_bending bending = {
+        g.softcap, g.alibi ? g.alibi[kv_head * g.rows.group + member] : 0, g.rounded_scale};
     for (size_t i = threadIdx.x % MT_WARP; i < g.stride; i += MT_WARP) {
         const size_t at = row * g.stride + i;
         const bool seen = (long long)i >= from && (long long)i < to && i < g.keys;
         float probability = 0, slope = 0;
         if (seen) {
-            const float score = mt_attention_bend(g.scores[at], g.softcap, alibi, (long long)i - (to - 1));
+            const float score =
+                mt_attention_bend(g.scores[at], bending, (long long)i - (to - 1), (long long)i - from);
             const float bent = g.softcap > 0 ? score / g.softcap : 0, turn = 1.0f - bent * bent;
             probability = expf(score - lse);
             slope = probability * (g.dscores[at] - d) * turn;
@@ -195,6 +197,7 @@ static int run_block(struct mt_stream *stream, const struct backward *b,
     g.dim = dim;
     g.softcap = a->softcap;
     g.alibi = a->alibi;
+    g.rounded_scale = a->alibi_bf16 ? a->scale : 0;
     mt_cuda_attention_pack(stream, plan, block, plan->q, a->q, a->q_stride, a->q_group_stride);
     mt_cuda_attention_pack(stream, plan, block, plan->dout, b->dout, a->num_heads * dim, plan->group * dim);
     MT_LAUNCH((load_rows<T>), grid, threads, 0, stream->handle, g, static_cast<const T *>(plan->dout),

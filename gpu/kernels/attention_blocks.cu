@@ -98,7 +98,8 @@ int mt_cuda_attention_plan(struct mt_attention_plan *plan, const struct mt_atten
     struct mt_attention_args *a = &plan->args;
     *a = *args;
     if (!a->document_starts || !mt_cuda_data_dtype(a->dtype) || !a->head_dim || !a->num_kv_heads ||
-        !a->num_heads || a->num_heads % a->num_kv_heads || (a->alibi && a->softcap > 0))
+        !a->num_heads || a->num_heads % a->num_kv_heads || (a->alibi && a->softcap > 0) ||
+        (a->alibi_bf16 && (!a->alibi || a->window > 0)))
         return -EINVAL;
     if (!a->key_starts)
         a->key_starts = a->document_starts;

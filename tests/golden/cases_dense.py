@@ -301,6 +301,9 @@ add("falcon_11b", "falcon", "the new architecture with one norm for both branche
      "num_ln_in_parallel_attn": 1, **UNTIED})
 add("falcon_rw", "falcon", "alibi with bfloat16 slopes for three heads, biases, sequential blocks, q, k, v by head",
     FALCON, {"alibi": True, "multi_query": False, "parallel_attn": False, "bias": True}, attention="sdpa")
+add("falcon_rw_rounded", "falcon", "alibi for twelve heads: slopes and biases that bfloat16 rounds",
+    FALCON, {"hidden_size": 48, "num_attention_heads": 12, "alibi": True, "multi_query": False, "parallel_attn": False,
+             "bias": True}, attention="sdpa")
 
 # opt, bloom, mpt, xglm, biogpt
 OPT = {**TOKENS, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "ffn_dim": 40,

@@ -48,7 +48,8 @@ int mt_attention_check(struct mt_stream *stream, const char *operation, struct m
     if (code)
         return code;
     if (!mt_cpu_data_dtype(a->dtype) || !a->head_dim || !a->num_kv_heads || !a->num_heads ||
-        a->num_heads % a->num_kv_heads || a->document_starts[0] != 0 || (a->alibi && a->softcap > 0))
+        a->num_heads % a->num_kv_heads || a->document_starts[0] != 0 || (a->alibi && a->softcap > 0) ||
+        (a->alibi_bf16 && (!a->alibi || a->window > 0)))
         return -EINVAL;
     if (!a->key_starts)
         a->key_starts = a->document_starts;

@@ -2,6 +2,7 @@
 #ifndef MT_DEVICE_CPU_ATTENTION_H
 #define MT_DEVICE_CPU_ATTENTION_H
 
+#include "core/base/dtype.h"
 #include "core/base/size.h"
 #include "core/device/cpu/cpu.h"
 
@@ -83,6 +84,11 @@ MT_INLINE const float *mt_attention_keys(float *room, const void *from, size_t s
     return room;
 }
 
+MT_INLINE float mt_attention_bf16(float value)
+{
+    return mt_bf16_to_float(mt_bf16_from_float(value));
+}
+
 /* scores [queries * group, keys] of a block of queries against the document's keys from `key` on. Where a key
  * is not seen, the sum is not used. */
 MT_INLINE void mt_attention_add_alibi(const struct mt_attention_args *a, float *scores,
@@ -93,8 +99,13 @@ MT_INLINE void mt_attention_add_alibi(const struct mt_attention_args *a, float *
     for (size_t row = 0; row < block->queries * group; row++) {
         const float slope = a->alibi[kv_head * group + row % group];
         const float place = (float)key - (float)(block->position + row / group);
-        for (size_t i = 0; i < keys; i++)
-            scores[row * keys + i] += slope * (place + (float)i);
+        if (a->alibi_bf16)
+            for (size_t i = 0; i < keys; i++)
+                scores[row * keys + i] +=
+                    a->scale * mt_attention_bf16(slope * mt_attention_bf16((float)(key + i)));
+        else
+            for (size_t i = 0; i < keys; i++)
+                scores[row * keys + i] += slope * (place + (float)i);
     }
 }
 

@@ -8,7 +8,21 @@ struct problem {
     double *q, *k, *v, *dout; /* dense */
     double *out, *lse;
     const double *alibi; /* or NULL */
+    bool alibi_bf16;
 };
+
+static float rounded(float value)
+{
+    return mt_bf16_to_float(mt_bf16_from_float(value));
+}
+
+/* The linear bias of a key for a query, both by their places in the document. */
+static double bias(const struct problem *p, size_t head, size_t key, size_t query)
+{
+    if (p->alibi_bf16)
+        return p->scale * (double)rounded((float)p->alibi[head] * rounded((float)key));
+    return p->alibi[head] * ((double)key - (double)query);
+}
 
 UNSEEN static void reference(struct problem *p)
 {
@@ -34,7 +48,7 @@ UNSEEN static void reference(struct problem *p)
                     if (p->softcap > 0)
                         s = p->softcap * tanh(s / p->softcap);
                     if (p->alibi)
-                        s += p->alibi[h] * ((double)j - (double)last);
+                        s += bias(p, h, j, last);
                     scores[j] = s;
                     max = fmax(max, s);
                 }
@@ -92,7 +106,7 @@ UNSEEN static void reference_gradients(struct problem *p, double *dq, double *dk
                         s = p->softcap * tanh(s / p->softcap);
                     }
                     if (p->alibi)
-                        s += p->alibi[h] * ((double)j - (double)t);
+                        s += bias(p, h, j - start, t - start);
                     const double probability = exp(s - p->lse[t * p->heads + h]);
                     const double ds = probability * (dp - total) * slope * p->scale;
                     for (size_t i = 0; i < p->dim; i++) {
@@ -109,7 +123,7 @@ struct shape {
     size_t heads, kv_heads, dim, documents, window;
     int32_t starts[6], key_starts[6];
     double softcap;
-    bool decoding, alibi;
+    bool decoding, alibi, alibi_bf16;
 };
 
 static const struct shape small_shapes[] = {
@@ -122,6 +136,7 @@ static const struct shape small_shapes[] = {
     {"window and capped scores", 4, 2, 3, 2, 5, {0, 3, 15}, {0}, 2, false, false},
     {"linear biases", 4, 2, 6, 2, 0, {0, 9, 16}, {0}, 0, false, true},
     {"linear biases and a window", 3, 3, 4, 1, 5, {0, 14}, {0}, 0, false, true},
+    {"rounded linear biases", 4, 2, 6, 2, 0, {0, 9, 16}, {0}, 0, false, true, true},
 };
 
 /* More than a block in every direction, and not by a whole number. */
@@ -133,6 +148,7 @@ static const struct shape large_shapes[] = {
     {"small window", 2, 1, 8, 1, 7, {0, 600}, {0}, 0, false, false},
     {"capped scores", 9, 3, 12, 1, 0, {0, 290}, {0}, 3, false, false},
     {"linear biases", 6, 2, 12, 2, 0, {0, 411, 640}, {0}, 0, false, true},
+    {"rounded linear biases", 6, 2, 12, 2, 0, {0, 411, 640}, {0}, 0, false, true, true},
 };
 
 static const struct shape decoding_shapes[] = {
@@ -141,6 +157,7 @@ static const struct shape decoding_shapes[] = {
     {"window", 2, 2, 8, 1, 20, {0, 5}, {0, 140}, 0, true, false},
     {"keys that start later", 2, 1, 8, 1, 0, {0, 2}, {3, 30}, 0, true, false},
     {"linear biases", 3, 1, 9, 2, 0, {0, 1, 4}, {0, 17, 160}, 0, true, true},
+    {"rounded linear biases", 3, 1, 9, 2, 0, {0, 1, 4}, {0, 17, 560}, 0, true, true, true},
 };
 
 /* Copies dense rows into rows `stride` apart (the gaps keep what they had) and back. */
@@ -193,6 +210,7 @@ static void check(struct rig *rig, enum mt_dtype dtype, const struct shape *shap
         .scale = 0.5f,
         .softcap = (float)shape->softcap,
         .alibi = shape->alibi ? slopes.at : NULL,
+        .alibi_bf16 = shape->alibi_bf16,
         .dtype = dtype,
     };
     const size_t forward_bytes = rig->api->attention_workspace_bytes(rig->device, &args, false);
@@ -217,7 +235,8 @@ static void check(struct rig *rig, enum mt_dtype dtype, const struct shape *shap
                         dout.v,
                         want,
                         want_lse,
-                        shape->alibi ? slopes.v : NULL};
+                        shape->alibi ? slopes.v : NULL,
+                        shape->alibi_bf16};
     reference(&p);
     expect_close(&out, want, tolerance_of(dtype));
     expect_close(&lse, want_lse, 5e-6);
