@@ -22,7 +22,7 @@ struct mt_options {
     struct mt_string_list allow_path;
     struct mt_string_list allow_host;
     bool allow_download; /* models that jobs name may be fetched from a hub */
-    double workers; /* whole: jobs that run at a time */
+    double workers;      /* whole: jobs that run at a time */
     char *token_file;
     double restart_limit; /* whole: deaths of a worker without a new step that are forgiven */
     double restart_delay; /* seconds before the first restart; doubles with each */

@@ -63,7 +63,8 @@ static inline double tolerance_of(enum mt_dtype dtype)
     return dtype == MT_BF16 ? 1.2e-2 : 5e-6;
 }
 
-/* Runs `body` on both CPU devices in both types; on the CUDA device instead where MEGATRAIN_CUDA_MODULE names one. */
+/* Runs `body` on both CPU devices in both types; on the CUDA device instead where MEGATRAIN_CUDA_MODULE names
+ * one. */
 void on_every_device(void (*body)(struct rig *rig, enum mt_dtype dtype));
 
 /* Runs `body` with 1, 2 and 3 threads; the bytes that it returns (malloc'd) must be the same. */
