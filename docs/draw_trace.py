@@ -21,9 +21,24 @@ def read(path):
     return [event for event in events if event.get("cat") in COLOURS], rows
 
 
-def window(spans, step):
-    """From the end of the step before to the end of this one: a step's last copy is the embeddings' gradient."""
+def step_ends(spans):
+    """A step's last copy is the embeddings' gradient; where nothing is copied (device: cpu), its last backward counts."""
     ends = sorted(span["ts"] + span["dur"] for span in spans if span["name"] == "gradient of the embeddings")
+    if ends:
+        return ends
+    last = None
+    for span in sorted(spans, key=lambda span: span["ts"]):
+        if span["cat"] == "backward":
+            last = span["ts"] + span["dur"]
+        elif span["cat"] == "forward" and last is not None:
+            ends.append(last)
+            last = None
+    return ends if last is None else [*ends, last]
+
+
+def window(spans, step):
+    """From the end of the step before to the end of this one."""
+    ends = step_ends(spans)
     if not 1 <= step <= len(ends):
         sys.exit(f"the trace has {len(ends)} steps")
     begin = ends[step - 2] if step > 1 else min(span["ts"] for span in spans)

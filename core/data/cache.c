@@ -16,6 +16,8 @@
 #include <time.h>
 #include <xxhash.h>
 
+/* Raised when the same rows and template give other tokens or masks than before. */
+#define RULES 2
 #define INDEX "index"
 #define MAGIC "MTDATA1"
 #define UNUSED_SECONDS (30 * 24 * 3600)
@@ -59,7 +61,8 @@ static int make_key(struct mt_cache *cache, const struct mt_dataset_options *opt
     samples_only.mix_strategy = MT_JOB_MIX_CONCAT;
     mt_sha256_init(&hash);
     char line[128];
-    snprintf(line, sizeof line, "megatrain %s %zu %zu", MT_VERSION, sizeof(struct header), sources->count);
+    snprintf(line, sizeof line, "megatrain %s %d %zu %zu", MT_VERSION, RULES, sizeof(struct header),
+             sources->count);
     mt_sha256_update(&hash, line, strlen(line) + 1);
     mt_dataset_hash_options(&hash, &samples_only, sources);
     for (size_t i = 0; i < sources->count; i++)

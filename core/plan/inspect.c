@@ -4,6 +4,7 @@
 #include "core/base/document.h"
 #include "core/base/file.h"
 #include "core/formats/gguf.h"
+#include "core/job/path.h"
 #include "core/model/family.h"
 #include "core/model/open.h"
 #include "core/model/tensors.h"
@@ -210,8 +211,10 @@ int mt_inspect(const char *path, json_t **result, struct mt_error *error)
     struct stat status;
     *result = NULL;
     if (stat(path, &status) < 0)
-        return mt_error_set_errno(error, errno == ENOENT ? MT_REASON_BAD_MODEL : MT_REASON_IO,
-                                  "cannot open %s", path);
+        return mt_error_set_errno(
+            error, errno == ENOENT ? MT_REASON_BAD_MODEL : MT_REASON_IO, "cannot open %s%s", path,
+            mt_is_model_name(path) ? ", and no model of that name is in ./models or the local hub cache"
+                                   : "");
     const bool is_folder = S_ISDIR(status.st_mode), is_gguf = mt_gguf_is(path);
     mt_autojson json_t *report =
         json_pack("{s:s, s:s, s:n, s:n, s:n, s:n, s:n, s:[], s:{}, s:{}, s:[], s:[]}", "path", path, "kind",

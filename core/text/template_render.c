@@ -10,7 +10,7 @@
 struct turns {
     const struct mt_jinja_template *jinja;
     json_t *variables; /* `messages` and `add_generation_prompt` are set anew for each rendering */
-    const json_t *messages;
+    json_t *messages;
     const json_t *given;           /* the same as they came, with their `loss_weight` */
     struct mt_jinja_output whole;  /* the conversation */
     struct mt_jinja_output before; /* a beginning of it */
@@ -228,11 +228,49 @@ static size_t behind_late_end(const struct mt_text *text, size_t end)
     return end;
 }
 
-/* An answer with a `loss_weight` of 0 is not to be learned. */
-static bool is_learned(const struct turns *turns, size_t turn)
+/* Whether an answer without text says the rest of it, a call or reasoning, in vain: the template writes of it
+ * what it writes of an answer that says nothing. Learning that would teach to answer with nothing. */
+static int is_unwritten(struct turns *turns, size_t turn, bool *unwritten)
+{
+    json_t *message = json_array_get(turns->messages, turn);
+    const json_t *content = json_object_get(message, "content");
+    *unwritten = false;
+    if ((content && !json_is_null(content) &&
+         !(json_is_string(content) && json_string_length(content) == 0)) ||
+        !(json_object_get(message, "tool_calls") || json_object_get(message, "reasoning_content") ||
+          json_object_get(message, "thinking")))
+        return 0;
+    json_t *nothing = json_pack("{s:s, s:s}", "role", "assistant", "content", "");
+    struct mt_jinja_output said = {0}, empty = {0};
+    int r = render(turns, turn + 1, false, &said);
+    json_incref(message);
+    if (r == 0 && (!nothing || json_array_set(turns->messages, turn, nothing) < 0))
+        r = mt_error_set(turns->error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a conversation");
+    if (r == 0) {
+        struct mt_error *error = turns->error, refused = {0};
+        turns->error = &refused; /* where the template refuses the empty answer, this one says something */
+        *unwritten = render(turns, turn + 1, false, &empty) == 0 && said.text.bytes == empty.text.bytes &&
+                     memcmp(said.text.data, empty.text.data, said.text.bytes) == 0;
+        turns->error = error;
+        if (json_array_set(turns->messages, turn, message) < 0)
+            r = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a conversation");
+    }
+    json_decref(message);
+    json_decref(nothing);
+    mt_jinja_output_free(&said);
+    mt_jinja_output_free(&empty);
+    return r;
+}
+
+/* An answer with a `loss_weight` of 0 is not to be learned, and none of which nothing is written. */
+static int is_learned(struct turns *turns, size_t turn, bool *learned)
 {
     const json_t *weight = json_object_get(json_array_get(turns->given, turn), "loss_weight");
-    return !json_is_number(weight) || json_number_value(weight) != 0;
+    bool unwritten = false;
+    *learned = !json_is_number(weight) || json_number_value(weight) != 0;
+    int r = *learned ? is_unwritten(turns, turn, &unwritten) : 0;
+    *learned = *learned && !unwritten;
+    return r;
 }
 
 static bool is_answer(const struct turns *turns, size_t turn)
@@ -250,9 +288,12 @@ static int add_turn(struct turns *turns, size_t turn, size_t begin, size_t *end,
     const bool unended = ends_with_content(turns, turn, begin, *end);
     *end = unended ? behind_late_end(whole, *end) : without_space(whole, begin, *end);
     begin = behind_empty_reasoning(whole, begin, *end);
-    int r = add_part(rendering, done, begin, false, turns->error);
+    bool learned = false;
+    int r = is_learned(turns, turn, &learned);
     if (r == 0)
-        r = add_part(rendering, begin, *end, is_learned(turns, turn), turns->error);
+        r = add_part(rendering, done, begin, false, turns->error);
+    if (r == 0)
+        r = add_part(rendering, begin, *end, learned, turns->error);
     if (r == 0 && unended && *end == whole->bytes && rendering->num_parts)
         rendering->parts[rendering->num_parts - 1].end = true;
     return r;
@@ -328,9 +369,13 @@ static size_t behind_prompt(const struct turns *turns, size_t begin, size_t end)
 static int find_silent_marks(struct turns *turns, char *silent)
 {
     for (size_t turn = 0; turn < json_array_size(turns->messages); turn++) {
-        if (!is_answer(turns, turn) || is_learned(turns, turn))
+        bool learned = true;
+        int r = is_answer(turns, turn) ? is_learned(turns, turn, &learned) : 0;
+        if (r < 0)
+            return r;
+        if (learned)
             continue;
-        int r = render(turns, turn, false, &turns->before);
+        r = render(turns, turn, false, &turns->before);
         const size_t first = turns->before.num_spans;
         if (r == 0)
             r = render(turns, turn + 1, false, &turns->before);

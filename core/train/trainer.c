@@ -43,7 +43,8 @@ static void report_progress(struct trainer *trainer)
         .phase = trainer->phase,
         .device = trainer->run.device ? trainer->run.device_info.id : NULL,
         .step = trainer->step,
-        .max_steps = trainer->run.max_steps,
+        /* With num_epochs it is known when the data is. */
+        .max_steps = trainer->run.max_steps ? trainer->run.max_steps : trainer->run.job->training.max_steps,
         .trained_tokens = trainer->trained_tokens,
         .eta_seconds = trainer->mean_step_seconds > 0
                            ? trainer->mean_step_seconds * (double)(trainer->run.max_steps - trainer->step)

@@ -106,7 +106,7 @@ static void describe_data(struct trainer *trainer)
         if (stats->dropped[reason] > 0)
             mt_trainer_log(trainer, LOG_WARNING, "data: %zu rows dropped (%s), the first is row %zu%s%s",
                            stats->dropped[reason], mt_drop_name((enum mt_drop)reason),
-                           stats->dropped_rows[reason][0], *why ? ": " : "", why);
+                           stats->dropped_rows[reason][0] + 1, *why ? ": " : "", why);
     }
 }
 

@@ -172,7 +172,7 @@ static void print_sample(const json_t *sample, bool colour)
     const json_t *learned = json_object_get(sample, "learned");
     for (size_t t = 0; t < json_array_size(learned); t++)
         targets += json_integer_value(json_array_get(learned, t)) != 0;
-    printf("row %" JSON_INTEGER_FORMAT ": %zu tokens, %zu of them learned%s\n", number(sample, "row"),
+    printf("row %" JSON_INTEGER_FORMAT ": %zu tokens, %zu of them learned%s\n", number(sample, "row") + 1,
            json_array_size(learned), targets,
            json_is_true(json_object_get(sample, "validation")) ? " (held out to measure val_loss)" : "");
     print_tokens(sample, colour);
@@ -194,7 +194,7 @@ static void print_dropped(const json_t *dropped)
                    k                           ? ","
                    : json_array_size(rows) > 1 ? "s"
                                                : "",
-                   json_integer_value(json_array_get(rows, k)));
+                   json_integer_value(json_array_get(rows, k)) + 1);
         fputs(json_array_size(rows) > 10 ? ", ..." : "", stdout);
         if (why) {
             fputs("; the first: ", stdout);

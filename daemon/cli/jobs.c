@@ -52,7 +52,7 @@ static void add_job(struct mt_table *table, const json_t *job)
     const json_t *tokens_per_second = json_object_get(progress, "tokens_per_second");
     if (json_is_integer(json_object_get(progress, "step")))
         snprintf(step, sizeof step, "%lld", (long long)json_integer_value(json_object_get(progress, "step")));
-    if (json_is_integer(max_steps))
+    if (json_integer_value(max_steps) > 0)
         snprintf(step + strlen(step), sizeof step - strlen(step), "/%lld",
                  (long long)json_integer_value(max_steps));
     if (json_is_number(json_object_get(progress, "loss")))

@@ -2,7 +2,10 @@
 #include "core/plan/plan.h"
 
 #include "core/base/cleanup.h"
+#include "core/base/file.h"
 #include "core/base/size.h"
+#include "core/formats/gguf.h"
+#include "core/job/ollama.h"
 #include "core/plan/device.h"
 #include "core/plan/preset.h"
 #include "daemon/cli/cli.h"
@@ -12,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const char usage[] =
     "Usage: megatrain plan JOB|MODEL [--set KEY=VALUE]... [--gpu-memory 24G] [--host-memory 128G]\n"
@@ -20,7 +24,9 @@ static const char usage[] =
     "Runs the job dry: the real allocations and the real schedule of a step, with nothing behind them. "
     "Neither\n"
     "weights nor data nor the machine need be there. JOB is a job document; MODEL the name of a preset\n"
-    "(`megatrain plan --presets` lists them), trained with the default settings.\n"
+    "(`megatrain plan --presets` lists them), a GGUF file or a Hugging Face folder, trained with the "
+    "default\n"
+    "settings.\n"
     "\n"
     "  --set KEY=VALUE       a value of the document by its dotted key, as often as needed\n"
     "  --gpu-memory SIZE     plan for a GPU with so much memory (24G, 80GiB)\n"
@@ -132,9 +138,15 @@ static int parse(int argc, char **argv, struct command *command)
 /* ---- the job ---- */
 
 /* A job that only names a model: the default settings, on data that nobody looks at. */
-static json_t *document_of_model(const char *name)
+static json_t *document_of_model(const char *key, const char *model)
 {
-    return json_pack("{s:{s:s}, s:{s:s}}", "model", "name", name, "dataset", "path", "data");
+    return json_pack("{s:{s:s}, s:{s:s}}", "model", key, model, "dataset", "path", "data");
+}
+
+static bool is_model_folder(const char *path)
+{
+    mt_autofree char *config = mt_path_join(path, "config.json");
+    return config && access(config, R_OK) == 0;
 }
 
 static int read_job(const struct command *command, struct mt_job **job)
@@ -142,14 +154,16 @@ static int read_job(const struct command *command, struct mt_job **job)
     struct mt_job_file from = command->job;
     mt_autojson json_t *document = NULL;
     struct stat status;
-    if (stat(from.file, &status) != 0 || S_ISDIR(status.st_mode)) {
+    if (mt_is_ollama(from.file) || mt_gguf_is(from.file) || is_model_folder(from.file)) {
+        from.document = document = document_of_model("path", from.file);
+    } else if (stat(from.file, &status) != 0 || S_ISDIR(status.st_mode)) {
         const size_t bytes = strlen(from.file);
         if (strchr(from.file, '/') == NULL && bytes > 5 &&
             (strcmp(from.file + bytes - 5, ".yaml") == 0 || strcmp(from.file + bytes - 5, ".json") == 0)) {
             mt_cli_complain("there is no file %s", from.file);
             return mt_reason_exit_code(MT_REASON_BAD_JOB);
         }
-        from.document = document = document_of_model(from.file);
+        from.document = document = document_of_model("name", from.file);
     }
     return mt_job_file_parse(&from, MT_JOB_PLAN, "plan", job);
 }

@@ -11,8 +11,8 @@
 #define CONVERSATION_MAX_BYTES ((size_t)64 << 20)
 
 static const char usage[] =
-    "Usage: megatrain render --model DIR|FILE.gguf [--template NAME] [--generation-prompt] [--tokens] < "
-    "CONVERSATION\n"
+    "Usage: megatrain render --model DIR|FILE.gguf [--template NAME] [--generation-prompt]\n"
+    "       [--tokens | --learned] < CONVERSATION\n"
     "\n"
     "Writes a conversation as the model's chat template renders it, byte for byte. CONVERSATION is JSON: a "
     "list of\n"

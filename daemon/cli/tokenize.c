@@ -1,5 +1,6 @@
 /* `megatrain tokenize`: a text as the trainer sees it, and back. */
 #include "core/base/cleanup.h"
+#include "core/base/size.h"
 #include "core/job/job.h"
 #include "core/text/tokenizer.h"
 #include "daemon/cli/cli.h"
@@ -117,8 +118,8 @@ static int read_ids(const struct mt_tokenizer *tokenizer, const struct mt_text *
         char *end;
         const long id = strtol(at, &end, 10);
         if (end == at || !strchr(" \t\r\n,[]", *end))
-            return mt_error_set(error, -EINVAL, MT_REASON_BAD_DATA,
-                                "\"%.20s\" on standard input is not an id", at);
+            return mt_error_set(error, -EINVAL, MT_REASON_BAD_DATA, "\"%.*s\" on standard input is not an id",
+                                (int)mt_size_min(strcspn(at, " \t\r\n,[]"), 20), at);
         if (id < 0 || (size_t)id >= size)
             return mt_error_set(error, -EINVAL, MT_REASON_BAD_DATA,
                                 "%ld is not an id of this tokenizer, which has 0 to %zu", id, size - 1);

@@ -90,9 +90,10 @@ static void check_allowed_paths(const struct mt_options *options)
 {
     struct stat status;
     for (size_t i = 0; i < options->allow_path.count; i++)
-        if (stat(options->allow_path.items[i], &status) < 0 || !S_ISDIR(status.st_mode))
-            mt_log(LOG_WARNING, "allow_path %s is no folder now; jobs that name something in it are refused",
-                   options->allow_path.items[i]);
+        if (stat(options->allow_path.items[i], &status) < 0)
+            mt_log(LOG_WARNING,
+                   "allow_path %s cannot be used now (%s); jobs that name something in it are refused",
+                   options->allow_path.items[i], strerror(errno));
 }
 
 /* The default Unix socket needs /run/megatrain, which systemd makes; run by hand without it the daemon serves

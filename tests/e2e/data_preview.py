@@ -77,7 +77,7 @@ def the_number_of_samples_and_of_rows_is_bounded_as_asked():
 def samples_are_shown_as_tokens_with_the_learned_ones_marked():
     said = folder.run("data", "--config", folder.job(job()), "--show", "1")
     shown = said.split("\n\n")[0]
-    assert "row 0: " in shown and "[[" in shown and "\033" not in said, said
+    assert "row 1: " in shown and "[[" in shown and "\033" not in said, said
     marked = re.search(r"\[\[(.*?)\]\]", shown, re.S).group(1).replace("|", "")
     equal(marked, "The answer is x.<im_end>")
     assert "  > Question 1?<|im_end|>" in shown or "Question 1?<|im_end|>" in shown, shown
@@ -133,7 +133,7 @@ def dropped_rows_are_listed_with_their_reasons():
     equal([drops[reason]["count"] for reason in sorted(drops)], [2, 1, 3])
     assert "turn 2 is the user's where an answer is expected" in drops["turn_order"]["why"], drops
     assert "no form for" in drops["template"]["why"], drops
-    folder.run("data", folder.job(job("mixed.jsonl")), says=["dropped    3 (turn_order): rows 1, 3, 4; the first: "])
+    folder.run("data", folder.job(job("mixed.jsonl")), says=["dropped    3 (turn_order): rows 2, 4, 5; the first: "])
 
 
 @case
@@ -238,7 +238,7 @@ def the_refusals_of_a_template_are_reported_by_row_before_training():
     equal((drop["reason"], drop["count"], drop["rows"]), ("template", 2, [1, 3]))
     assert drop["why"].endswith("System role not allowed"), drop
     said = folder.train(document, "refused")
-    assert "2 rows dropped (template), the first is row 1" in said and "System role not allowed" in said, said
+    assert "2 rows dropped (template), the first is row 2" in said and "System role not allowed" in said, said
     write_rows(folder / "system.jsonl", [{"messages": [{"role": "system", "content": "s"}, *question]}] * 2)
     look(document, code=65, says=["none of the 2 rows has a token to learn", "System role not allowed"])
 
@@ -247,6 +247,21 @@ def the_refusals_of_a_template_are_reported_by_row_before_training():
 def a_template_that_writes_nothing_of_the_answers_is_an_error_and_no_mask_of_zeros():
     document = with_template("{%- for m in messages if m.role == 'user' %}{{ '<' + m.role + '>' + m.content }}{% endfor %}")
     look(document, code=65, says=["none of the 5 rows has a token to learn", "that the chat template refuses"])
+
+
+@case
+def a_call_of_which_the_template_writes_nothing_is_not_learned_as_an_empty_answer():
+    document = with_template("{%- for m in messages %}<{{ m.role }}>{{ m.content or '' }}{{ eos_token }}{% endfor %}"
+                             "{% if add_generation_prompt %}<assistant>{% endif %}")
+    call = [{"role": "user", "content": "q"},
+            {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": {}}}]},
+            {"role": "tool", "content": "4"}]
+    write_rows(folder / "calls.jsonl", [{"messages": [*call, {"role": "assistant", "content": "four"}]},
+                                        {"messages": call[:2]}])
+    document["dataset"]["path"] = "calls.jsonl"
+    found = look(document)
+    equal([(sample["row"], learned(sample)) for sample in found["show"]], [(0, "four")])
+    equal([(drop["reason"], drop["rows"]) for drop in found["dropped"]], [("template", [1])])
 
 
 @case

@@ -76,6 +76,17 @@ def layers_that_do_not_fit_together_are_fewer_and_it_says_so():
 
 
 @case
+def a_model_folder_is_planned_without_a_document():
+    folder.train(tiny("good.jsonl", steps=1) | {"dataset": {"path": os.path.join(daemon.state, "datasets", "good.jsonl"),
+                                                            "max_seq_len": 32}}, "small")
+    model = os.path.join("small", "checkpoints", "final")
+    with open(folder / os.path.join(model, "config.json")) as file:
+        layers = json.load(file)["num_hidden_layers"]
+    found = plan(model, "--set", "dataset.max_seq_len=32")
+    equal((found["fits"], found["tokens_per_step"], layers), (True, 256, 2))
+
+
+@case
 def bad_arguments_are_named():
     folder.run("plan", code=64, says=["give a job document"])
     folder.run("plan", "smollm2-360m", "other", code=64, says=["other"])

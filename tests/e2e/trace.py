@@ -92,6 +92,11 @@ def the_picture_is_drawn_from_it():
                            text=True).stdout
     assert drawn.startswith("<svg") and "backward layer 0" in drawn and "gradients out" in drawn
     equal(subprocess.run([sys.executable, script, folder / "steps.json", "99"], capture_output=True).returncode, 1)
+    document = {**job(), "device": "cpu"}  # nothing is copied
+    folder.train(document, "uncopied", "--trace", folder / "uncopied.json", "--quiet")
+    for step, code in ((1, 0), (STEPS, 0), (STEPS + 1, 1)):
+        drawn = subprocess.run([sys.executable, script, folder / "uncopied.json", str(step)], capture_output=True, text=True)
+        equal((drawn.returncode, "backward layer 0" in drawn.stdout), (code, code == 0))
 
 
 try:

@@ -194,6 +194,31 @@ static void learns_no_empty_reasoning(void **state)
                  "think>\nB<end>]");
 }
 
+#define CALL_AND_ANSWER                                                                                      \
+    "[{\"role\": \"user\", \"content\": \"Q\"}, {\"role\": \"assistant\", \"content\": \"\", "               \
+    "\"tool_calls\": [{}]},"                                                                                 \
+    " {\"role\": \"tool\", \"content\": \"4\"}, {\"role\": \"assistant\", \"content\": \"B\"}]"
+
+static void learns_no_answer_of_which_nothing_is_written(void **state)
+{
+    (void)state;
+    static const char silent[] = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>{% endfor %}"
+                                 "{% if add_generation_prompt %}<assistant>{% endif %}";
+    expect_parts(silent, CALL_AND_ANSWER, false,
+                 "<user>Q<end><assistant>|<end>|<tool>4<end><assistant>|[B<end>]");
+    static const char writing[] =
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ 'call' if m.tool_calls "
+        "}}<end>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+    expect_parts(writing, CALL_AND_ANSWER, false,
+                 "<user>Q<end><assistant>|[call<end>]|<tool>4<end><assistant>|[B<end>]");
+    static const char marked[] =
+        "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}{% generation %}"
+        "{{ m.content }}<end>{% endgeneration %}{% else %}{{ m.content }}<end>{% endif %}"
+        "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+    expect_parts(marked, CALL_AND_ANSWER, false,
+                 "<user>Q<end><assistant>|<end>|<tool>4<end><assistant>|[B<end>]");
+}
+
 static void finds_answers_that_are_written_anew(void **state)
 {
     (void)state;
@@ -375,6 +400,7 @@ int main(void)
         cmocka_unit_test(finds_answers_turn_by_turn),
         cmocka_unit_test(finds_answers_by_marks),
         cmocka_unit_test(learns_no_empty_reasoning),
+        cmocka_unit_test(learns_no_answer_of_which_nothing_is_written),
         cmocka_unit_test(finds_answers_that_are_written_anew),
         cmocka_unit_test(ends_answers_that_the_template_leaves_open),
         cmocka_unit_test(refuses_answers_that_cant_be_told),
