@@ -17,8 +17,6 @@
 #include <pthread.h>
 
 #define MT_CUDA_FAULT_BYTES 1024
-/* Partial sums of reductions: their number is cut by shape so that they fit. */
-#define MT_CUDA_PARTS_BYTES ((size_t)8 << 20)
 
 struct mt_cuda_block; /* a block of device or host memory; memory.cu */
 
@@ -185,7 +183,6 @@ int mt_cuda_linear(struct mt_stream *, const struct mt_linear_args *);
 int mt_cuda_linear_backward_input(struct mt_stream *, const struct mt_linear_backward_input_args *);
 int mt_cuda_linear_backward_weight(struct mt_stream *, const struct mt_linear_backward_weight_args *);
 int mt_cuda_rope(struct mt_stream *, const struct mt_rope_args *);
-size_t mt_cuda_attention_workspace(const struct mt_attention_args *, bool backward);
 size_t mt_cuda_attention_workspace_bytes(struct mt_device *, const struct mt_attention_args *, bool backward);
 int mt_cuda_attention(struct mt_stream *, const struct mt_attention_args *);
 int mt_cuda_attention_backward(struct mt_stream *, const struct mt_attention_backward_args *);

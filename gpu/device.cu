@@ -65,10 +65,7 @@ static int set_up(struct mt_cuda_device *device, struct mt_error *error)
         return mt_cuda_report(device, error);
     device->fault_word = static_cast<volatile unsigned long long *>(word);
     *device->fault_word = 0;
-    /* 32 MiB is what NVIDIA advises for its large devices; a small limit gets a small share. */
-    const size_t room =
-        device->limit_bytes ? mt_size_min(device->limit_bytes, device->total_bytes) : device->total_bytes;
-    device->blas_bytes = mt_size_min((size_t)32 << 20, room / 64 & ~(size_t)0xffff);
+    device->blas_bytes = mt_cuda_blas_bytes(device->total_bytes, device->limit_bytes);
     struct mt_cuda_scratch *scratch = mt_cuda_scratch_take(device, error);
     if (!scratch)
         return error ? error->code : -ENOMEM;

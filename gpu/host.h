@@ -8,6 +8,7 @@ extern "C" {
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "core/base/size.h"
+#include "core/device/cuda_memory.h"
 #include "core/device/device.h"
 #include "core/device/module.h"
 }

@@ -118,7 +118,6 @@ mt_cuda_module_entry(const struct mt_cuda_module_host *host)
     module.count = mt_cuda_count;
     module.describe = mt_cuda_describe;
     module.open = mt_cuda_open;
-    module.attention_workspace_bytes = mt_cuda_attention_workspace;
     module.versions = mt_cuda_versions;
     module.collective = &mt_cuda_collective_api;
     return &module;

@@ -8,7 +8,7 @@
 #include "core/device/collective.h"
 #include "core/device/device.h"
 
-#define MT_CUDA_MODULE_VERSION 1u
+#define MT_CUDA_MODULE_VERSION 2u
 /* The one symbol that a module exports: mt_cuda_module_function. */
 #define MT_CUDA_MODULE_SYMBOL "mt_cuda_module_entry"
 
@@ -52,8 +52,6 @@ struct mt_cuda_module {
     int (*describe)(int index, struct mt_cuda_device_description *description, struct mt_error *error);
     int (*open)(int index, const struct mt_cuda_open_options *options, struct mt_device **device,
                 struct mt_error *error);
-    /* As the device's own function, without one: for plans. */
-    size_t (*attention_workspace_bytes)(const struct mt_attention_args *args, bool backward);
     /* "CUDA driver 13.0, runtime 13.0, cuBLAS 13.0.2"; parts that are not there are left out. */
     void (*versions)(char *text, size_t bytes);
 

@@ -1,6 +1,7 @@
 #include "core/plan/device.h"
 
 #include "core/base/size.h"
+#include "core/device/cuda_memory.h"
 #include "core/device/open.h"
 #include "core/plan/device_internal.h"
 
@@ -313,7 +314,8 @@ static size_t attention_workspace_bytes(struct mt_device *base, const struct mt_
                                         bool backward)
 {
     struct mt_device *like = of(base)->like;
-    return like->api->attention_workspace_bytes(like, args, backward);
+    return like ? like->api->attention_workspace_bytes(like, args, backward)
+                : mt_cuda_attention_workspace(args, backward);
 }
 
 /* ---- opening, closing, reading ---- */
@@ -369,9 +371,15 @@ int mt_plan_device_open(const struct mt_plan_machine *machine, struct mt_device 
     device->base.api = &device->api;
     device->machine = *machine;
     device->next_address = (char *)FIRST_ADDRESS; // NOLINT(performance-no-int-to-ptr): never looked at
-    int r = mt_device_open("cpu", NULL, &device->like, error);
+    const bool cuda = strcmp(machine->kind, "cuda") == 0;
+    int r = cuda ? 0 : mt_device_open("cpu", NULL, &device->like, error);
+    if (r == 0 &&
+        machine->scratch_bytes) { /* even if there is no room: then nothing else fits, and the plan says so */
+        r = remember(&device->device_blocks, device->next_address, machine->scratch_bytes, error);
+        device->next_address += machine->scratch_bytes;
+    }
     if (r) {
-        free(device);
+        close_device(&device->base);
         return r;
     }
     *device_out = &device->base;
@@ -386,8 +394,10 @@ void mt_plan_device_lift_limit(struct mt_device *device)
 void mt_plan_device_account(const struct mt_device *base, struct mt_plan_account *account)
 {
     const struct mt_plan_device *device = (const struct mt_plan_device *)base;
-    *account = (struct mt_plan_account){
-        .now = device->host.at, .flops = device->flops, .host_bytes = device->host_blocks.bytes};
+    *account = (struct mt_plan_account){.now = device->host.at,
+                                        .flops = device->flops,
+                                        .host_bytes = device->host_blocks.bytes,
+                                        .device_bytes = device->device_blocks.bytes};
     memcpy(account->path, device->host.path, sizeof account->path);
     memcpy(account->busy, device->busy, sizeof account->busy);
 }

@@ -20,6 +20,7 @@ struct mt_plan_account {
     double busy[MT_NUM_STAGES]; /* what each stage took in all, beside the others */
     double flops;               /* of matrix products and attention */
     size_t host_bytes;          /* allocated now */
+    size_t device_bytes;        /* in use now, as rounded up */
 };
 
 /* Address space of host memory is reserved, not taken. Errors: MT_REASON_OUT_OF_MEMORY. */

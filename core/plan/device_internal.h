@@ -23,7 +23,7 @@ struct mt_plan_device {
     struct mt_device base;
     struct mt_device_api api; /* what base points to */
     struct mt_plan_machine machine;
-    struct mt_device *like; /* whose workspaces are asked for */
+    struct mt_device *like; /* whose workspaces are asked for; NULL: those of the CUDA backend */
     bool unlimited;
     char *next_address;
     struct mt_plan_blocks device_blocks, host_blocks;

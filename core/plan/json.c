@@ -10,12 +10,13 @@ static json_t *number(size_t value)
 static json_t *device_json(const struct mt_plan *plan)
 {
     return json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kind", plan->machine.kind, "total_bytes",
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kind", plan->machine.kind, "total_bytes",
         number(plan->device_bytes), "limit_bytes", number(plan->machine.device_bytes), "reserved_bytes",
         number(plan->machine.reserved_bytes), "weights_bytes", number(plan->memory.device.weights),
         "gradients_bytes", number(plan->memory.device.gradients), "activations_bytes",
         number(plan->memory.device.activations), "boundaries_bytes", number(plan->memory.device.boundaries),
-        "head_bytes", number(plan->memory.device.head), "tables_bytes", number(plan->memory.device.tables));
+        "head_bytes", number(plan->memory.device.head), "tables_bytes", number(plan->memory.device.tables),
+        "scratch_bytes", number(plan->device_bytes - plan->memory.device.total));
 }
 
 static json_t *host_json(const struct mt_plan *plan)

@@ -5,6 +5,7 @@
 #include "core/base/pool.h"
 #include "core/base/size.h"
 #include "core/base/time.h"
+#include "core/device/cuda_memory.h"
 #include "core/device/open.h"
 
 #include <math.h>
@@ -33,7 +34,7 @@ static const struct mt_plan_rates assumed_cpu = {
     .memory_bytes_per_second = 20e9,
 };
 
-/* The driver's context and the libraries' workspaces on a GPU. */
+/* The driver's context and the libraries' code on a GPU. */
 #define GPU_RESERVED (600 * MIB)
 
 /* ---- what is asked ---- */
@@ -231,7 +232,11 @@ int mt_plan_machine_choose(const struct mt_job *job, const struct mt_plan_wish *
     machine->available_bytes = wish->host_bytes ? wish->host_bytes : mt_memory_available();
     if (gpu) {
         machine->device_bytes = wish->gpu_bytes ? wish->gpu_bytes : 24 * GIB;
-        machine->reserved_bytes = mt_size_min(GPU_RESERVED, machine->device_bytes / 2);
+        const size_t all = machine->device_bytes, limit = job->memory.device_limit_bytes;
+        machine->reserved_bytes = mt_size_min(GPU_RESERVED, all / 2);
+        if (limit && limit < all - machine->reserved_bytes)
+            machine->reserved_bytes = all - limit;
+        machine->scratch_bytes = mt_cuda_scratch_bytes(all, limit);
     } else if (discrete) {
         machine->device_bytes = job->memory.device_limit_bytes ? job->memory.device_limit_bytes : GIB;
     } else {

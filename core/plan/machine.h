@@ -26,12 +26,14 @@ struct mt_plan_wish {
 };
 
 struct mt_plan_machine {
-    char kind[16];          /* "cpu", "cpu-discrete", "cuda" */
-    bool host_memory;       /* the device computes in the host's memory */
-    bool shares_cores;      /* updates and the device's operations run on the same processor */
-    bool borrows_memory;    /* the device's memory is taken from the host's */
-    size_t device_bytes;    /* of the device's memory */
-    size_t reserved_bytes;  /* of them that are not for the job: the driver's */
+    char kind[16];       /* "cpu", "cpu-discrete", "cuda" */
+    bool host_memory;    /* the device computes in the host's memory */
+    bool shares_cores;   /* updates and the device's operations run on the same processor */
+    bool borrows_memory; /* the device's memory is taken from the host's */
+    size_t device_bytes; /* of the device's memory */
+    size_t
+        reserved_bytes; /* of them that are not for the job: the driver's, what memory.device_limit leaves */
+    size_t scratch_bytes;   /* that operations take beside what the job asks for; one compute stream's */
     size_t host_bytes;      /* that a job may use at most */
     size_t available_bytes; /* of them, now */
     struct mt_plan_rates rates;

@@ -271,7 +271,10 @@ static void take_stock(struct planning *planning)
     plan->micro_batch_size = planning->options.micro_batch_size;
     plan->checkpoint_interval = planning->options.checkpoint_interval;
     plan->head_pieces = mt_executor_head_pieces(planning->executor);
-    plan->device_bytes = plan->memory.device.total;
+    /* Of a GPU's memory also what no part counts: the scratch, and what blocks are rounded up by. */
+    struct mt_plan_account account;
+    mt_plan_device_account(planning->device, &account);
+    plan->device_bytes = plan->machine.scratch_bytes ? account.device_bytes : plan->memory.device.total;
     plan->host_bytes = host_bytes(planning, &plan->memory);
     plan->host_fits = plan->host_bytes <= plan->machine.host_bytes;
 }

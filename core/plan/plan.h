@@ -37,7 +37,7 @@ struct mt_plan {
     struct mt_executor_memory memory;
     struct mt_store_bytes store;
     size_t host_bytes;   /* all of the host's, the device's part where that is borrowed from it */
-    size_t device_bytes; /* memory.device.total */
+    size_t device_bytes; /* memory.device.total; on a GPU all that is taken */
     size_t checkpoint_bytes, num_checkpoints;
 
     size_t bus_in, bus_out; /* bytes a step */

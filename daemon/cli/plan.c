@@ -196,6 +196,7 @@ static void print_memory(const struct mt_plan *plan)
     print_part("between the layers", memory->device.boundaries);
     print_part("head and loss", memory->device.head);
     print_part("tables and tokens", memory->device.tables);
+    print_part("operations' scratch", plan->device_bytes - memory->device.total);
     printf("  host memory%*s %12s of %s%s\n", 19, "", size(plan->host_bytes, all),
            size(plan->machine.host_bytes, limit), plan->host_fits ? "" : "   does not fit");
     print_part("parameters", plan->store.master);

@@ -10,7 +10,7 @@
  */
 #include "gpu/kernels/attention.h"
 
-#define PER_LANE (MT_ATTENTION_KEYS / MT_WARP)
+#define PER_LANE (MT_CUDA_ATTENTION_KEYS / MT_WARP)
 
 struct softmax {
     struct mt_attention_rows rows;
@@ -102,9 +102,9 @@ static int run_block(struct mt_stream *stream, const struct mt_attention_plan *p
     s.alibi = a->alibi;
     s.rounded_scale = a->alibi_bf16 ? a->scale : 0;
     mt_cuda_attention_pack(stream, plan, block, plan->q, a->q, a->q_stride, a->q_group_stride);
-    for (size_t key = block->key; key < block->key_end; key += MT_ATTENTION_KEYS) {
+    for (size_t key = block->key; key < block->key_end; key += MT_CUDA_ATTENTION_KEYS) {
         s.key = key;
-        s.keys = mt_size_min(MT_ATTENTION_KEYS, block->key_end - key);
+        s.keys = mt_size_min(MT_CUDA_ATTENTION_KEYS, block->key_end - key);
         s.stride = mt_cuda_attention_score_stride(s.keys);
         s.first_block = key == block->key;
         struct mt_cuda_product product = mt_cuda_attention_product(plan);

@@ -12,8 +12,6 @@
 
 #include "gpu/kernels/kernel.h"
 
-#define MT_ATTENTION_QUERIES 256u /* a block */
-#define MT_ATTENTION_KEYS 512u
 #define MT_ATTENTION_THREADS 256 /* eight warps, a row each */
 
 /* With strides filled in, counted in elements. */
@@ -24,7 +22,7 @@ struct mt_attention_plan {
     /* In the workspace: */
     int32_t *first, *last; /* [tokens]: the keys that a query sees are [first, last) */
     void *q;               /* [heads * queries, head_dim] */
-    float *scores;         /* [heads * queries, MT_ATTENTION_KEYS] */
+    float *scores;         /* [heads * queries, MT_CUDA_ATTENTION_KEYS] */
     void *p;               /* likewise, data; the scores themselves in fp32 */
     float *out;            /* [heads * queries, head_dim] */
     float *max, *sum;      /* [heads * queries] */

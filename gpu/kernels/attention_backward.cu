@@ -202,9 +202,9 @@ static int run_block(struct mt_stream *stream, const struct backward *b,
     mt_cuda_attention_pack(stream, plan, block, plan->dout, b->dout, a->num_heads * dim, plan->group * dim);
     MT_LAUNCH((load_rows<T>), grid, threads, 0, stream->handle, g, static_cast<const T *>(plan->dout),
               static_cast<const T *>(a->out), static_cast<const float *>(a->lse));
-    for (size_t key = block->key; key < block->key_end; key += MT_ATTENTION_KEYS) {
+    for (size_t key = block->key; key < block->key_end; key += MT_CUDA_ATTENTION_KEYS) {
         g.key = key;
-        g.keys = mt_size_min(MT_ATTENTION_KEYS, block->key_end - key);
+        g.keys = mt_size_min(MT_CUDA_ATTENTION_KEYS, block->key_end - key);
         g.stride = mt_cuda_attention_score_stride(g.keys);
         int code = score(stream, plan, &g, plan->q, a->k, a->k_stride, plan->scores, rows, a->scale);
         if (!code)

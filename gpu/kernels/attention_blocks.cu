@@ -8,67 +8,32 @@
 
 /* ---- the workspace ---- */
 
-static bool cut(size_t *used, bool wanted, size_t count, size_t element, char *base, void **place)
+template <typename T> static void place(T **part, char *base, size_t start)
 {
-    size_t bytes, start;
-    *place = NULL;
-    if (!wanted)
-        return true;
-    if (!mt_size_mul(count, element, &bytes) || !mt_size_align(*used, 256, &start) ||
-        !mt_size_add(start, bytes, used))
-        return false;
-    *place = base ? base + start : NULL;
-    return true;
+    *part = reinterpret_cast<T *>(base + start);
 }
 
-template <typename T>
-static bool cut_as(size_t *used, bool wanted, size_t count, size_t element, char *base, T **place)
+static void lay_out(struct mt_attention_plan *plan, char *base, const struct mt_cuda_attention_layout *at,
+                    bool backward)
 {
-    void *address;
-    const bool fits = cut(used, wanted, count, element, base, &address);
-    *place = static_cast<T *>(address);
-    return fits;
-}
-
-/* Depends on the number of tokens and on the heads alone: a plan made for one batch holds for every other. */
-static size_t lay_out(struct mt_attention_plan *plan, char *base, bool backward)
-{
-    const struct mt_attention_args *a = &plan->args;
-    const bool narrow = a->dtype == MT_BF16;
-    const size_t element = mt_dtype_bytes(a->dtype), heads = a->num_heads, dim = a->head_dim;
-    size_t rows, scores, values, kv;
-    size_t used = 0;
-    bool fits = mt_size_mul(mt_size_min(plan->tokens, MT_ATTENTION_QUERIES), heads, &rows) &&
-                mt_size_mul(rows, MT_ATTENTION_KEYS, &scores) && mt_size_mul(rows, dim, &values) &&
-                mt_size_mul(plan->tokens, a->num_kv_heads, &kv) && mt_size_mul(kv, dim, &kv);
-    fits = fits && cut_as(&used, true, plan->tokens, sizeof(int32_t), base, &plan->first);
-    fits = fits && cut_as(&used, true, plan->tokens, sizeof(int32_t), base, &plan->last);
-    fits = fits && cut(&used, true, values, element, base, &plan->q);
-    fits = fits && cut_as(&used, true, scores, sizeof(float), base, &plan->scores);
-    fits = fits && cut(&used, narrow, scores, element, base, &plan->p);
-    fits = fits && cut_as(&used, true, values, sizeof(float), base, &plan->out);
-    fits = fits && cut_as(&used, true, rows, sizeof(float), base, &plan->max);
-    fits = fits && cut_as(&used, true, rows, sizeof(float), base, &plan->sum);
-    fits = fits && cut(&used, backward, values, element, base, &plan->dout);
-    fits = fits && cut_as(&used, backward, scores, sizeof(float), base, &plan->dscores);
-    fits = fits && cut(&used, backward && narrow, scores, element, base, &plan->ds);
-    fits = fits && cut_as(&used, backward, rows, sizeof(float), base, &plan->lse);
-    fits = fits && cut_as(&used, backward, rows, sizeof(float), base, &plan->d);
-    fits = fits && cut_as(&used, backward, kv, sizeof(float), base, &plan->dk);
-    fits = fits && cut_as(&used, backward, kv, sizeof(float), base, &plan->dv);
-    if (!narrow) {
-        plan->p = plan->scores;
-        plan->ds = plan->dscores;
-    }
-    return fits ? used : SIZE_MAX;
-}
-
-size_t mt_cuda_attention_workspace(const struct mt_attention_args *args, bool backward)
-{
-    struct mt_attention_plan plan = {};
-    plan.args = *args;
-    plan.tokens = args->num_documents ? static_cast<size_t>(args->document_starts[args->num_documents]) : 0;
-    return plan.tokens ? lay_out(&plan, NULL, backward) : 0;
+    const bool narrow = plan->args.dtype == MT_BF16;
+    place(&plan->first, base, at->first);
+    place(&plan->last, base, at->last);
+    plan->q = base + at->q;
+    place(&plan->scores, base, at->scores);
+    plan->p = narrow ? static_cast<void *>(base + at->p) : plan->scores;
+    place(&plan->out, base, at->out);
+    place(&plan->max, base, at->max);
+    place(&plan->sum, base, at->sum);
+    if (!backward)
+        return;
+    plan->dout = base + at->dout;
+    place(&plan->dscores, base, at->dscores);
+    plan->ds = narrow ? static_cast<void *>(base + at->ds) : plan->dscores;
+    place(&plan->lse, base, at->lse);
+    place(&plan->d, base, at->d);
+    place(&plan->dk, base, at->dk);
+    place(&plan->dv, base, at->dv);
 }
 
 size_t mt_cuda_attention_workspace_bytes(struct mt_device *device, const struct mt_attention_args *args,
@@ -123,7 +88,11 @@ int mt_cuda_attention_plan(struct mt_attention_plan *plan, const struct mt_atten
         plan->cut_at_documents |= a->key_starts[d] != a->document_starts[d];
     if (plan->tokens && (!a->q || !a->k || !a->v || !a->out || !a->workspace))
         return -EINVAL;
-    lay_out(plan, static_cast<char *>(a->workspace), backward);
+    struct mt_cuda_attention_layout layout;
+    if (!mt_cuda_attention_lay_out(a, plan->tokens, backward, &layout))
+        return -EINVAL;
+    if (plan->tokens)
+        lay_out(plan, static_cast<char *>(a->workspace), &layout, backward);
     return 0;
 }
 
@@ -159,7 +128,7 @@ bool mt_cuda_attention_next(const struct mt_attention_plan *plan, size_t *query,
     if (*query >= plan->tokens)
         return false;
     *document = document_of(a, *query, *document);
-    size_t end = mt_size_min(plan->tokens, *query + MT_ATTENTION_QUERIES);
+    size_t end = mt_size_min(plan->tokens, *query + MT_CUDA_ATTENTION_QUERIES);
     if (plan->cut_at_documents)
         end = mt_size_min(end, static_cast<size_t>(a->document_starts[*document + 1]));
     block->query = *query;

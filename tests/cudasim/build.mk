@@ -19,7 +19,7 @@ cudasim_races    := $(BUILD)/tests/cudasim/races
 cudasim_on = $(if $(cudasim_gpu),$(patsubst %,$(1):%,$(filter $(patsubst %,$(BUILD)/tests/unit/%,$(2)),$(unit_programs))))
 cudasim_again := $(call cudasim_on,cudasim,device/test_agreement device/test_attention device/test_collective \
                      device/test_cross_entropy device/test_curves device/test_linear device/test_norms \
-                     device/test_rows) \
+                     device/test_rows plan/test_plan) \
                  $(call cudasim_on,cudasim-backward,device/test_agreement)
 cudasim_tsan  := $(call cudasim_on,cudasim,device/test_agreement device/test_collective stream/test_waits) \
                  $(call cudasim_on,cudasim-racecheck,device/test_agreement)

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Golden cases on the simulated CUDA device: all of llama, and of each other way to compute one (capped scores, linear
-# biases, learned positions, norms of heads, curves of their own); MT_GOLDEN_CASE: those whose names begin so.
+# Golden cases on the simulated CUDA device, in fp32 and in bf16: all of llama, and of each other way to compute one
+# (capped scores, linear biases, learned positions, norms of heads, curves of their own); MT_GOLDEN_CASE: those whose
+# names begin so.
 module=${MT_BUILD:-build}/megatrain-cudasim.so
 [ -e "$module" ] || { echo "skip golden cases on CUDA: there is no simulated module"; exit 0; }
 failed=0

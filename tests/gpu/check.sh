@@ -133,7 +133,7 @@ for name in $unit; do
     [ ! -x "$build/tests/unit/device/$name" ] || check "operations: ${name#test_}" 90 "$build/tests/unit/device/$name"
 done
 export MT_GOLDEN_CASE=${MT_GOLDEN_CASE-$([ -n "$tiny" ] && echo llama_gqa || echo)}
-check "golden cases, fp32" 120 "$build/tests/unit/stream/test_golden"
+check "golden cases, fp32 and bf16" 120 "$build/tests/unit/stream/test_golden"
 check "losses of 20 steps in bf16 follow the CPU's" 60 bash -c follows_the_cpu
 check "the same bits twice" 60 bash -c same_bits_twice
 if [ -z "$tiny" ]; then

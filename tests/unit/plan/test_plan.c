@@ -48,8 +48,10 @@ static void plan_of(const struct mt_job *job, const struct mt_plan_wish *wish, s
     "\"training\": {\"batch_size\": 6, \"micro_batch_size\": 2%s}, \"memory\": {\"device_limit\": "          \
     "\"20MiB\"%s}}"
 
-/* The executor of the job on the real device: its memory, and the traffic of a step. */
-static void run_for_real(const struct mt_job *job, struct mt_executor_memory *memory, size_t *in, size_t *out)
+/* The executor of the job on the real device: its memory, what is gone of the device's (under its limit), and
+ * the traffic of a step. */
+static void run_for_real(const struct mt_job *job, struct mt_executor_memory *memory, size_t *taken,
+                         size_t *in, size_t *out)
 {
     struct mt_error error = {0};
     struct mt_pool *pool = mt_pool_new(2);
@@ -84,6 +86,8 @@ static void run_for_real(const struct mt_job *job, struct mt_executor_memory *me
         fail_msg("%s", error.message);
     mt_executor_memory(executor, memory);
     mt_executor_traffic(executor, &weights, in, out);
+    device->api->info(device, &info);
+    *taken = info.total_bytes - info.free_bytes;
     free(ids);
     mt_executor_free(executor);
     mt_store_free(store);
@@ -92,13 +96,38 @@ static void run_for_real(const struct mt_job *job, struct mt_executor_memory *me
     mt_pool_free(pool);
 }
 
+struct planned {
+    const char *device, *model, *training, *memory;
+    int vocab_size;
+};
+
+static void compare(const struct planned *one)
+{
+    char text[1024];
+    struct mt_plan plan;
+    struct mt_executor_memory memory;
+    size_t taken, in, out;
+    snprintf(text, sizeof text, SCRATCH, one->device, one->vocab_size, one->model, one->training,
+             one->memory);
+    struct mt_job *job = job_of(text);
+    plan_of(job, &(struct mt_plan_wish){0}, &plan);
+    run_for_real(job, &memory, &taken, &in, &out);
+    assert_true(plan.fits);
+    assert_memory_equal(&plan.memory.device, &memory.device, sizeof memory.device);
+    assert_memory_equal(&plan.memory.host, &memory.host, sizeof memory.host);
+    assert_int_equal(plan.bus_in, in);
+    assert_int_equal(plan.bus_out, out);
+    assert_true((plan.bus_in > 0) == (strcmp(one->device, "cpu") != 0));
+    assert_int_equal(plan.head_pieces > 1, one->vocab_size > 300);
+    if (strcmp(one->device, "cuda") == 0)
+        assert_int_equal(plan.device_bytes, taken);
+    mt_job_free(job);
+}
+
 static void a_plan_takes_what_a_run_takes(void **state)
 {
     (void)state;
-    static const struct {
-        const char *device, *model, *training, *memory;
-        int vocab_size;
-    } cases[] = {
+    static const struct planned cases[] = {
         {"cpu-discrete", "", "", "", 300},
         {"cpu-discrete", ", \"tie_word_embeddings\": true", "", ", \"activation_offload\": \"on\"", 300},
         {"cpu-discrete", "", ", \"max_grad_norm\": 0, \"max_skipped_steps\": 0",
@@ -110,25 +139,23 @@ static void a_plan_takes_what_a_run_takes(void **state)
         {"cpu-discrete", "", "",
          ", \"checkpoint_interval\": 6, \"num_grad_slabs\": 1, \"recompute\": \"always\"", 40000},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char text[1024];
-        struct mt_plan plan;
-        struct mt_executor_memory memory;
-        size_t in, out;
-        snprintf(text, sizeof text, SCRATCH, cases[i].device, cases[i].vocab_size, cases[i].model,
-                 cases[i].training, cases[i].memory);
-        struct mt_job *job = job_of(text);
-        plan_of(job, &(struct mt_plan_wish){0}, &plan);
-        run_for_real(job, &memory, &in, &out);
-        assert_true(plan.fits);
-        assert_memory_equal(&plan.memory.device, &memory.device, sizeof memory.device);
-        assert_memory_equal(&plan.memory.host, &memory.host, sizeof memory.host);
-        assert_int_equal(plan.bus_in, in);
-        assert_int_equal(plan.bus_out, out);
-        assert_true((plan.bus_in > 0) == (strcmp(cases[i].device, "cpu") != 0));
-        assert_int_equal(plan.head_pieces > 1, cases[i].vocab_size > 300);
-        mt_job_free(job);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        compare(&cases[i]);
+}
+
+/* The CUDA backend's workspaces and scratch are planned without it. */
+static void a_plan_takes_what_a_run_takes_on_cuda(void **state)
+{
+    (void)state;
+    static const struct planned cases[] = {
+        {"cuda", "", "", "", 300},
+        {"cuda", ", \"dtype\": \"float32\"", "", ", \"recompute\": \"always\"", 300},
+        {"cuda", ", \"num_key_value_heads\": 2", "", ", \"activation_offload\": \"on\"", 300},
+        {"cuda", "", "", ", \"checkpoint_interval\": 3, \"num_grad_slabs\": 1", 300},
+        {"cuda", "", ", \"max_grad_norm\": 0, \"max_skipped_steps\": 0", "", 300},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        compare(&cases[i]);
 }
 
 static size_t resident_bytes(void)
@@ -338,6 +365,11 @@ static void unknown_models_and_machines_are_named(void **state)
 
 int main(void)
 {
+    const struct CMUnitTest on_cuda[] = {
+        cmocka_unit_test(a_plan_takes_what_a_run_takes_on_cuda),
+    };
+    if (getenv("MEGATRAIN_CUDA_MODULE"))
+        return cmocka_run_group_tests(on_cuda, NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_takes_what_a_run_takes),
         cmocka_unit_test(every_preset_plans_with_its_published_size),
