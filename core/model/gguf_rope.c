@@ -121,7 +121,7 @@ static bool find_llama3(const float *divisors, size_t pairs, double theta, struc
     double factor = 1;
     for (size_t i = 0; i < pairs; i++)
         factor = fmax(factor, (double)divisors[i]);
-    for (double original = 65536; original >= 16; original /= 2) {
+    for (unsigned original = 65536; original >= 16; original /= 2) {
         *settings = (struct llama3){factor, 1, 4, original};
         bool same = true;
         for (size_t i = 0; same && i < pairs; i++)
