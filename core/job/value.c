@@ -260,8 +260,9 @@ static json_t *check_device(const struct check *check)
         value = json_array_get(value, 0);
         text = json_string_value(value);
     }
-    if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < 10000) {
-        snprintf(number, sizeof number, "cuda:%d", (int)json_integer_value(value));
+    const double index = json_is_number(value) ? json_number_value(value) : -1;
+    if (index >= 0 && index < 10000 && floor(index) == index) { /* 1.0 is whole, as in JSON Schema */
+        snprintf(number, sizeof number, "cuda:%d", (int)index);
         text = number;
     }
     mt_job_choice_list(check->key->choices, list, sizeof list);

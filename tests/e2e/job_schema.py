@@ -59,6 +59,8 @@ def good_documents(data):
     yield document_with(data, training={"micro_batch_size": 2, "lr_scheduler": "wsd"}, labels={"a": "b"})
     yield document_with(data, dataset={"path": [data], "query_field": "q", "num_workers": 4})
     yield document_with(data, device="cpu-discrete", memory={"device_limit": "64MiB", "bus_gbps": 12})
+    for device in ("auto", "cuda", "cuda:0", "cuda:12", 0, 3, 1.0, ["cuda"], [0]):
+        yield document_with(data, device=device)
     yield document_with(data, model={**SCRATCH, "device": "cpu", "trust_remote_code": True, "eos_token_id": [257]})
     yield document_with(data, export=[], priority=-5, logging={"log_interval": 10, "enable_timing": True})
     yield document_with(data, distributed={"backend": "nccl", "data_parallel_size": 1, "tensor_parallel_size": 1,
@@ -94,8 +96,9 @@ def bad_documents(data):
     yield document_with(data, optimizer={"type": "muon"})
     yield document_with(data, memory={"store": "nvme"})
     yield document_with(data, method="dpo")
-    yield document_with(data, device="cuda")
-    yield document_with(data, device=0)
+    for device in ("cuda:N", "cuda:", "cuda:-1", "cuda:10000", "gpu", -1, 1.5, 10000, True, None, [], [0, 1], ["gpu"],
+                   [1.5]):
+        yield document_with(data, device=device)
     yield document_with(data, distributed={"data_parallel_size": 2})
     yield document_with(data, export=[{"format": "gguf"}])
     yield document_with(data, vlm={})
