@@ -42,8 +42,26 @@ int mt_dataset_sources(const struct mt_dataset_options *options, struct mt_sourc
     for (; r == 0 && sources->count < count; sources->count++) {
         const struct mt_dataset_options part = part_options(options, sources->count);
         r = open_source(&part, &sources->list[sources->count], error);
+        if (r == -EREMOTE && options->data_may_come) {
+            *error = (struct mt_error){0};
+            r = 0;
+        }
         if (r < 0 && options->num_mix)
             mt_error_prefix(error, "part %zu of dataset.mix", sources->count + 1);
+    }
+    return r;
+}
+
+int mt_dataset_fetch(const struct mt_dataset_options *options, mt_source_fetcher *fetch, void *context,
+                     struct mt_error *error)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < (options->num_mix ? options->num_mix : 1); i++) {
+        const struct mt_dataset_options part = part_options(options, i);
+        if (part.name)
+            r = mt_source_fetch(part.dataset_dir, part.name, fetch, context, error);
+        if (r < 0 && options->num_mix)
+            mt_error_prefix(error, "part %zu of dataset.mix", i + 1);
     }
     return r;
 }

@@ -55,6 +55,8 @@ struct mt_dataset_options {
     size_t num_mix;
     enum mt_job_mix_strategy mix_strategy;
 
+    bool data_may_come; /* in mt_dataset_probe: what is to be fetched from a hub first is passed over */
+
     /* Where tokens go that do not fit into a few MiB of memory, and stay for the next time (cache.h): a
      * folder, made when it is needed. NULL: everything in memory. */
     const char *cache_dir;
@@ -131,6 +133,10 @@ char *mt_dataset_cache_folder(void);
 /* The quick look at submission: files there, readable, not empty, first row with the columns needed. Needs
  * neither tokenizer nor chat. */
 int mt_dataset_probe(const struct mt_dataset_options *options, struct mt_error *error);
+
+/* Calls `fetch` for each named data set of a hub that is not in the local hub cache (mt_source_fetch). */
+int mt_dataset_fetch(const struct mt_dataset_options *options, mt_source_fetcher *fetch, void *context,
+                     struct mt_error *error);
 
 const struct mt_dataset_stats *mt_dataset_stats(const struct mt_dataset *dataset);
 /* {samples, dropped: [{reason, count, rows}], truncated, tokens, target_tokens, lengths: {min, max, mean,

@@ -1,6 +1,7 @@
 #include "core/data/hub.h"
 
 #include "core/base/cleanup.h"
+#include "core/base/document.h"
 #include "core/base/file.h"
 #include "core/data/hub_internal.h"
 #include "core/data/source.h"
@@ -14,7 +15,13 @@
 #include <sys/stat.h>
 
 #define MAX_DEPTH 32
+#define MAX_LISTING_BYTES ((size_t)64 << 20)
 #define NUM_SPLITS 3
+
+static void free_arena(struct mt_arena **arena)
+{
+    mt_arena_free(*arena);
+}
 
 static int no_memory(struct mt_error *error)
 {
@@ -231,14 +238,22 @@ static int walk(const char *folder, const char *prefix, unsigned depth, struct m
     return r;
 }
 
+const char *mt_hub_folder(const char *cache, const char *repository, struct mt_arena *arena)
+{
+    char *folder = mt_arena_printf(arena, "%s/datasets--%s", cache, repository), *slash;
+    if (*repository == '.' || strstr(repository, ".."))
+        return NULL;
+    while (folder && (slash = strchr(folder + strlen(cache) + 1, '/')))
+        folder = mt_arena_printf(arena, "%.*s--%s", (int)(slash - folder), folder, slash + 1);
+    return folder;
+}
+
 /* The snapshot of the repository; NULL when it is not there. */
 static const char *find_snapshot(const char *cache, const char *repository, struct mt_arena *arena)
 {
-    char *folder = mt_arena_printf(arena, "%s/datasets--%s", cache, repository), *slash;
-    if (!folder || *repository == '.' || strstr(repository, ".."))
+    const char *folder = mt_hub_folder(cache, repository, arena);
+    if (!folder)
         return NULL;
-    while ((slash = strchr(folder + strlen(cache) + 1, '/')))
-        folder = mt_arena_printf(arena, "%.*s--%s", (int)(slash - folder), folder, slash + 1);
     mt_autofree char *revision = NULL;
     size_t bytes;
     const char *reference = mt_arena_printf(arena, "%s/refs/main", folder);
@@ -298,18 +313,106 @@ static int nothing_chosen(const struct mt_hub_dataset *dataset, const char *spli
                         used ? "; it has: " : "", names);
 }
 
-static int choose(const char *snapshot, const struct mt_hub_dataset *dataset, struct mt_arena *arena,
-                  struct mt_hub_list *chosen, struct mt_error *error)
+/* --- what the hub has ----------------------------------------------------------------------------------- */
+
+/* snapshots/<commit> -> listings/<commit>.json */
+static const char *listing_path(const char *snapshot, struct mt_arena *arena)
+{
+    const char *commit = strrchr(snapshot, '/') + 1;
+    return mt_arena_printf(arena, "%.*s/../listings/%s.json", (int)(commit - snapshot) - 1, snapshot, commit);
+}
+
+/* As if all of the repository were here and were walked. */
+static bool is_data(const char *path)
+{
+    struct mt_source_file known;
+    for (const char *part = path; part; part = strchr(part, '/')) {
+        struct dirent entry;
+        part += *part == '/';
+        const size_t length = strcspn(part, "/");
+        if (length >= sizeof entry.d_name)
+            return false;
+        memcpy(entry.d_name, part, length);
+        entry.d_name[length] = '\0';
+        if (!visible(&entry))
+            return false;
+    }
+    return mt_source_format(path, &known);
+}
+
+/* The order of walk(): by parts. */
+static int compare_paths(const void *a, const void *b)
+{
+    const unsigned char *x = *(const unsigned char *const *)a, *y = *(const unsigned char *const *)b;
+    while (*x && *x == *y) {
+        x++;
+        y++;
+    }
+    const int left = *x == '/' ? 1 : *x, right = *y == '/' ? 1 : *y; /* an end, then a slash, then letters */
+    return left - right;
+}
+
+static int add_listed(const char *name, const char *prefix, struct mt_arena *arena, struct mt_hub_list *files)
+{
+    if (!name || !is_data(name) || strncmp(name, prefix, strlen(prefix)) != 0)
+        return 0;
+    const char *copy = mt_arena_strdup(arena, name);
+    return copy ? mt_hub_list_add(files, arena, copy) : -ENOMEM;
+}
+
+static void sort_list(struct mt_hub_list *files)
+{
+    if (files->count)
+        qsort(files->paths, files->count, sizeof *files->paths, compare_paths);
+}
+
+/* 1 when it is known what the hub has of this commit: what is here may be a part of it. */
+static int read_listing(const char *snapshot, const char *prefix, struct mt_arena *arena,
+                        struct mt_hub_list *files)
+{
+    const char *path = listing_path(snapshot, arena);
+    mt_autofree char *text = NULL;
+    mt_autojson json_t *names = NULL;
+    size_t bytes, i;
+    json_t *name;
+    if (!path)
+        return -ENOMEM;
+    if (mt_file_read(path, MAX_LISTING_BYTES, &text, &bytes, NULL) < 0 ||
+        mt_json_parse(text, bytes, path, &names, NULL) < 0)
+        return 0;
+    json_array_foreach(names, i, name)
+    {
+        if (add_listed(json_string_value(name), prefix, arena, files) < 0)
+            return -ENOMEM;
+    }
+    sort_list(files);
+    return 1;
+}
+
+static int keep_listing(const char *snapshot, const char *const *names, size_t count, struct mt_arena *arena,
+                        struct mt_error *error)
+{
+    const char *path = listing_path(snapshot, arena);
+    char *folder = path ? mt_arena_strndup(arena, path, (size_t)(strrchr(path, '/') - path)) : NULL;
+    mt_autojson json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_string(names[i]));
+    mt_autofree char *text = list ? json_dumps(list, JSON_INDENT(1)) : NULL;
+    if (!folder || !text || json_array_size(list) != count)
+        return no_memory(error);
+    int r = mt_folder_create(folder, 0755, error);
+    return r < 0 ? r : mt_file_write_atomic(path, text, strlen(text), 0644, error);
+}
+
+static int choose_of(const char *snapshot, const struct mt_hub_dataset *dataset, struct mt_hub_list *files,
+                     struct mt_arena *arena, struct mt_hub_list *chosen, struct mt_error *error)
 {
     const char *split = dataset->split ? dataset->split : "train";
-    struct mt_hub_list files = {0}, found = {0};
-    const char *folder =
-        dataset->folder ? mt_arena_printf(arena, "%s/%s", snapshot, dataset->folder) : snapshot;
-    const char *prefix = dataset->folder ? mt_arena_printf(arena, "%s/", dataset->folder) : "";
+    struct mt_hub_list found = {0};
     const char *readme = mt_arena_printf(arena, "%s/README.md", snapshot);
-    if (!folder || !prefix || !readme || walk(folder, prefix, 0, arena, &files) < 0)
+    if (!readme)
         return no_memory(error);
-    int r = dataset->folder ? 0 : mt_hub_by_configs(readme, dataset, arena, &files, chosen, error);
+    int r = dataset->folder ? 0 : mt_hub_by_configs(readme, dataset, arena, files, chosen, error);
     if (r < 0)
         return r;
     if (r == 0 && dataset->subset && !dataset->folder)
@@ -318,10 +421,66 @@ static int choose(const char *snapshot, const struct mt_hub_dataset *dataset, st
             "the data set %s names no subsets in its README.md, so there is no \"%s\"; a folder of it "
             "can be named by `folder`",
             dataset->repository, dataset->subset);
-    if (r == 0 && by_names(&files, split, arena, chosen, &found) < 0)
+    if (r == 0 && by_names(files, split, arena, chosen, &found) < 0)
         return no_memory(error);
     keep_one_format(chosen);
-    return chosen->count ? 0 : nothing_chosen(dataset, split, &found, files.count, error);
+    return chosen->count ? 0 : nothing_chosen(dataset, split, &found, files->count, error);
+}
+
+static int not_here(const struct mt_hub_dataset *dataset, const char *place, const char *what,
+                    struct mt_error *error)
+{
+    return mt_error_set(
+        error, -EREMOTE, MT_REASON_BAD_DATA,
+        "the data set %s of the Hugging Face hub is not in the local cache %s%s: fetch it first "
+        "(hf download --repo-type dataset %s), or have downloads allowed (allow_download of the "
+        "daemon, megatrain train --allow-download)",
+        dataset->repository, place, what, dataset->repository);
+}
+
+static int choose(const char *snapshot, const struct mt_hub_dataset *dataset, const char *place,
+                  struct mt_arena *arena, struct mt_hub_list *chosen, struct mt_error *error)
+{
+    struct mt_hub_list files = {0};
+    const char *folder =
+        dataset->folder ? mt_arena_printf(arena, "%s/%s", snapshot, dataset->folder) : snapshot;
+    const char *prefix = dataset->folder ? mt_arena_printf(arena, "%s/", dataset->folder) : "";
+    const int listed = folder && prefix ? read_listing(snapshot, prefix, arena, &files) : -ENOMEM;
+    if (listed < 0 || (!listed && walk(folder, prefix, 0, arena, &files) < 0))
+        return no_memory(error);
+    int r = choose_of(snapshot, dataset, &files, arena, chosen, error);
+    if (r < 0 && r != -ENOMEM && !listed) /* somebody may have fetched other parts of it alone */
+        return error ? error->code = -EREMOTE : -EREMOTE;
+    for (size_t i = 0; r == 0 && i < chosen->count; i++) {
+        chosen->paths[i] = mt_arena_printf(arena, "%s/%s", snapshot, chosen->paths[i]);
+        if (!chosen->paths[i])
+            return no_memory(error);
+        if (!mt_path_exists(chosen->paths[i]))
+            r = not_here(dataset, place, ", or not all of it", error);
+    }
+    return r;
+}
+
+int mt_hub_wanted(void *context, const char *snapshot, const char *const *names, size_t count, bool *wanted,
+                  struct mt_error *error)
+{
+    const struct mt_hub_dataset *dataset = context;
+    mt_cleanup(free_arena) struct mt_arena *arena = mt_arena_new();
+    struct mt_hub_list files = {0}, chosen = {0};
+    const char *prefix = !arena || !dataset->folder ? "" : mt_arena_printf(arena, "%s/", dataset->folder);
+    int r = arena && prefix ? keep_listing(snapshot, names, count, arena, error) : no_memory(error);
+    for (size_t i = 0; r == 0 && i < count; i++)
+        if (add_listed(names[i], prefix, arena, &files) < 0)
+            r = no_memory(error);
+    sort_list(&files);
+    if (r == 0)
+        r = choose_of(snapshot, dataset, &files, arena, &chosen, error);
+    if (r == 0) {
+        qsort(chosen.paths, chosen.count, sizeof *chosen.paths, compare_paths);
+        for (size_t i = 0; i < count; i++)
+            wanted[i] = bsearch(&names[i], chosen.paths, chosen.count, sizeof *chosen.paths, compare_paths);
+    }
+    return r;
 }
 
 int mt_hub_files(const char *cache, const struct mt_hub_dataset *dataset, struct mt_arena *arena,
@@ -332,19 +491,10 @@ int mt_hub_files(const char *cache, const struct mt_hub_dataset *dataset, struct
     const char *snapshot = place ? find_snapshot(place, dataset->repository, arena) : NULL;
     struct mt_hub_list chosen = {0};
     if (!snapshot)
-        return mt_error_set(
-            error, -ENOENT, MT_REASON_BAD_DATA,
-            "the data set %s of the Hugging Face hub is not in the local cache %s: fetch it first "
-            "(hf download --repo-type dataset %s)",
-            dataset->repository, place ? place : "(none: HOME is not set)", dataset->repository);
-    int r = choose(snapshot, dataset, arena, &chosen, error);
+        return not_here(dataset, place ? place : "(none: HOME is not set)", "", error);
+    int r = choose(snapshot, dataset, place, arena, &chosen, error);
     if (r < 0)
         return r;
-    for (size_t i = 0; i < chosen.count; i++) {
-        chosen.paths[i] = mt_arena_printf(arena, "%s/%s", snapshot, chosen.paths[i]);
-        if (!chosen.paths[i])
-            return no_memory(error);
-    }
     *paths = chosen.paths;
     *num_paths = chosen.count;
     return 0;

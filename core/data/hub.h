@@ -9,6 +9,7 @@
 #include "core/base/arena.h"
 #include "core/base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct mt_hub_dataset {
@@ -18,10 +19,21 @@ struct mt_hub_dataset {
     const char *folder;     /* look below this folder of the repository alone; NULL: everywhere */
 };
 
-/* The files, absolute and in order, in `arena`. -ENOENT, MT_REASON_BAD_DATA, when the data set is not in the
- * cache, or has no such subset, split or data, with those that it has. `cache` NULL: that of the environment
+/* The files, absolute and in order, in `arena`. MT_REASON_BAD_DATA: -EREMOTE when they are not in the cache,
+ * or not all of them, so that they may be fetched; else the data set has no such subset, split or data, and
+ * those that it has are told. `cache` NULL: that of the environment
  * (mt_job_hub_cache). */
 int mt_hub_files(const char *cache, const struct mt_hub_dataset *dataset, struct mt_arena *arena,
                  const char *const **paths, size_t *num_paths, struct mt_error *error);
+
+/* For a download: <cache>/datasets--Org--Name, in `arena`; NULL for a name that is none, or without memory.
+ */
+const char *mt_hub_folder(const char *cache, const char *repository, struct mt_arena *arena);
+
+/* Which of the files that the hub has are the data (context: a struct mt_hub_dataset); `snapshot` is
+ * <folder>/snapshots/<commit>, with README.md where there is one. What the hub has is kept in
+ * <folder>/listings/<commit>.json: from then on a part of the data is not taken for all of it. */
+int mt_hub_wanted(void *context, const char *snapshot, const char *const *names, size_t count, bool *wanted,
+                  struct mt_error *error);
 
 #endif

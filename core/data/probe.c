@@ -55,7 +55,8 @@ int mt_dataset_probe(const struct mt_dataset_options *options, struct mt_error *
     struct mt_sources sources = {0};
     int r = mt_dataset_sources(options, &sources, error);
     for (size_t i = 0; r == 0 && i < sources.count; i++)
-        r = probe_source(&sources.list[i], error);
+        if (sources.list[i].num_files || !options->data_may_come)
+            r = probe_source(&sources.list[i], error);
     mt_sources_free(&sources);
     return r;
 }

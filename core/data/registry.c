@@ -25,6 +25,11 @@ struct entry {
     (mt_error_set(error, -EINVAL, MT_REASON_BAD_DATA, __VA_ARGS__),                                          \
      mt_error_prefix(error, "%s: data set \"%s\"", (entry)->registry, (entry)->name))
 
+static void free_arena(struct mt_arena **arena)
+{
+    mt_arena_free(*arena);
+}
+
 static int no_memory(struct mt_error *error)
 {
     return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory while reading the registry");
@@ -258,12 +263,9 @@ static int find_files(const struct entry *entry, const char *dataset_dir, const 
     return r < 0 ? mt_error_prefix(error, "data set \"%s\"", entry->name) : 0;
 }
 
-/* hf_hub_url: "Org/Name" in the local cache of the Hugging Face hub. */
-static int find_hub_files(const struct entry *entry, const struct mt_columns *columns,
-                          struct mt_source *source, struct mt_error *error)
+/* hf_hub_url: "Org/Name", of the Hugging Face hub. Texts are borrowed from the entry. */
+static int read_hub_dataset(const struct entry *entry, struct mt_hub_dataset *dataset, struct mt_error *error)
 {
-    const char *const *paths;
-    size_t num_paths;
     const char *values[4];
     static const char *const keys[] = {"hf_hub_url", "subset", "split", "folder"};
     for (size_t i = 0; i < 4; i++) {
@@ -272,11 +274,23 @@ static int find_hub_files(const struct entry *entry, const struct mt_columns *co
         if (value && !json_is_null(value) && !values[i])
             return bad_entry(error, entry, "%s is not a text", keys[i]);
     }
-    const struct mt_hub_dataset dataset = {
+    *dataset = (struct mt_hub_dataset){
         .repository = values[0], .subset = values[1], .split = values[2], .folder = values[3]};
-    if (dataset.folder && !stays_inside(dataset.folder))
-        return bad_entry(error, entry, "its folder \"%s\" leads out of the repository", dataset.folder);
-    int r = mt_hub_files(NULL, &dataset, source->arena, &paths, &num_paths, error);
+    if (dataset->folder && !stays_inside(dataset->folder))
+        return bad_entry(error, entry, "its folder \"%s\" leads out of the repository", dataset->folder);
+    return 0;
+}
+
+static int find_hub_files(const struct entry *entry, const struct mt_columns *columns,
+                          struct mt_source *source, struct mt_error *error)
+{
+    const char *const *paths;
+    size_t num_paths;
+    struct mt_hub_dataset dataset;
+    int r = read_hub_dataset(entry, &dataset, error);
+    if (r < 0)
+        return r;
+    r = mt_hub_files(NULL, &dataset, source->arena, &paths, &num_paths, error);
     if (r == 0)
         r = mt_source_from_paths(paths, num_paths, columns, source, error);
     return r < 0 ? mt_error_prefix(error, "data set \"%s\"", entry->name) : 0;
@@ -304,37 +318,70 @@ static int read_entry(const struct entry *entry, const char *dataset_dir, const 
                                                 : find_hub_files(entry, &columns, source, error);
 }
 
-int mt_source_from_registry(const char *dataset_dir, const char *name, const struct mt_columns *columns,
-                            struct mt_source *source, struct mt_error *error)
+/* Reads dataset_info.json and finds the entry; `*document` and `*path` are to be freed in any case. */
+static int find_entry(const char *dataset_dir, const char *name, char **path, json_t **document,
+                      struct entry *entry, struct mt_error *error)
 {
-    *source = (struct mt_source){.arena = mt_arena_new(), .max_rows = SIZE_MAX};
-    mt_autofree char *path = mt_path_join(dataset_dir ? dataset_dir : ".", "dataset_info.json");
-    if (!source->arena || !path)
+    *document = NULL;
+    *path = mt_path_join(dataset_dir ? dataset_dir : ".", "dataset_info.json");
+    if (!*path)
         return no_memory(error);
-    if (!mt_path_exists(path))
+    if (!mt_path_exists(*path))
         return mt_error_set(
             error, -ENOENT, MT_REASON_BAD_DATA,
             "%s is not there, so the data set \"%s\" cannot be found: set dataset.dataset_dir "
             "to the folder with dataset_info.json, or dataset.path to the data itself",
-            path, name);
+            *path, name);
     mt_autofree char *text = NULL;
     size_t bytes;
-    int r = mt_file_read(path, MAX_REGISTRY_BYTES, &text, &bytes, error);
-    mt_autojson json_t *document = NULL;
+    int r = mt_file_read(*path, MAX_REGISTRY_BYTES, &text, &bytes, error);
     const size_t mark = r == 0 && bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     if (r == 0)
-        r = mt_json_parse(text + mark, bytes - mark, path, &document, error);
+        r = mt_json_parse(text + mark, bytes - mark, *path, document, error);
     if (r < 0) {
         if (error && r != -ENOMEM)
             error->reason = MT_REASON_BAD_DATA;
         return r;
     }
-    const struct entry entry = {
-        .registry = path,
-        .name = name,
-        .object = json_object_get(document, name),
-    };
-    if (!entry.object)
-        return unknown_name(path, name, document, error);
-    return read_entry(&entry, dataset_dir ? dataset_dir : ".", columns, source, error);
+    *entry = (struct entry){.registry = *path, .name = name, .object = json_object_get(*document, name)};
+    return entry->object ? 0 : unknown_name(*path, name, *document, error);
+}
+
+int mt_source_from_registry(const char *dataset_dir, const char *name, const struct mt_columns *columns,
+                            struct mt_source *source, struct mt_error *error)
+{
+    *source = (struct mt_source){.arena = mt_arena_new(), .max_rows = SIZE_MAX};
+    if (!source->arena)
+        return no_memory(error);
+    mt_autofree char *path = NULL;
+    mt_autojson json_t *document = NULL;
+    struct entry entry;
+    int r = find_entry(dataset_dir, name, &path, &document, &entry, error);
+    return r < 0 ? r : read_entry(&entry, dataset_dir ? dataset_dir : ".", columns, source, error);
+}
+
+int mt_source_fetch(const char *dataset_dir, const char *name, mt_source_fetcher *fetch, void *context,
+                    struct mt_error *error)
+{
+    mt_autofree char *path = NULL;
+    mt_autojson json_t *document = NULL;
+    mt_cleanup(free_arena) struct mt_arena *arena = mt_arena_new();
+    const char *const *paths;
+    size_t num_paths;
+    struct entry entry;
+    struct mt_hub_dataset dataset;
+    int r = arena ? find_entry(dataset_dir, name, &path, &document, &entry, error) : no_memory(error);
+    if (r < 0)
+        return r;
+    if (!json_is_object(entry.object) || is_given(entry.object, "file_name") ||
+        !is_given(entry.object, "hf_hub_url"))
+        return 0;
+    r = read_hub_dataset(&entry, &dataset, error);
+    if (r == 0)
+        r = mt_hub_files(NULL, &dataset, arena, &paths, &num_paths, error);
+    if (r == -EREMOTE) {
+        *error = (struct mt_error){0};
+        r = fetch(context, &dataset, error);
+    }
+    return r < 0 ? mt_error_prefix(error, "data set \"%s\"", name) : 0;
 }

@@ -5,6 +5,7 @@
 #include "core/base/arena.h"
 #include "core/base/error.h"
 #include "core/data/columns.h"
+#include "core/data/hub.h"
 #include "core/data/input.h"
 
 #include <stdbool.h>
@@ -44,11 +45,16 @@ bool mt_source_format(const char *path, struct mt_source_file *file);
 int mt_source_from_paths(const char *const *paths, size_t num_paths, const struct mt_columns *columns,
                          struct mt_source *source, struct mt_error *error);
 
-/* An entry of `<dataset_dir>/dataset_info.json` with `file_name`, or with `hf_hub_url` in
- * the local hub cache, in Alpaca formatting. Columns given here go
- * before the entry's. */
+/* An entry of `<dataset_dir>/dataset_info.json` with `file_name`, or with `hf_hub_url` in the local hub cache
+ * (-EREMOTE where it is not there). Columns given here go before the entry's. */
 int mt_source_from_registry(const char *dataset_dir, const char *name, const struct mt_columns *columns,
                             struct mt_source *source, struct mt_error *error);
+
+/* Where the entry's data is that of a hub, and is not in the local hub cache, `fetch` is to bring it there;
+ * nothing is done for other entries. */
+typedef int mt_source_fetcher(void *context, const struct mt_hub_dataset *dataset, struct mt_error *error);
+int mt_source_fetch(const char *dataset_dir, const char *name, mt_source_fetcher *fetch, void *context,
+                    struct mt_error *error);
 
 void mt_source_free(struct mt_source *source); /* {0} is fine; leaves {0} */
 

@@ -1,25 +1,13 @@
-/* What of a model is fetched, and when a file is good. */
+/* What of a model is fetched. */
 #include "core/model/download.h"
 
 #include "core/base/cleanup.h"
-#include "core/base/document.h"
 #include "core/base/file.h"
-#include "core/base/size.h"
-#include "core/model/download_internal.h"
+#include "core/model/fetching.h"
 
-#include <ctype.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <time.h>
-
-#define DEFAULT_ENDPOINT "https://huggingface.co"
-#define MAX_LISTING_BYTES ((size_t)16 << 20)
-#define TRIES 6
-#define SPARE_BYTES ((size_t)64 << 20)
+#include <unistd.h>
 
 /* Files of no model that are wanted all the same. */
 static const char *const side_files[] = {
@@ -29,101 +17,37 @@ static const char *const side_files[] = {
     "spiece.model",    "qwen.tiktoken",
 };
 
-struct fetching {
-    struct mt_download download; /* with endpoint and token filled in */
-    char *commit;
-    char *folder;  /* that grows */
-    json_t *files; /* [{"name", "size": bytes or -1, "sha256": text or ""}] */
-};
-
 static int no_memory(struct mt_error *error)
 {
     return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a download");
 }
 
-/* What an answer's status means for the user. */
-static int check_status(const struct fetching *fetching, const struct mt_transfer *transfer,
-                        struct mt_error *error)
-{
-    const char *name = fetching->download.name;
-    if (transfer->status == 401 || transfer->status == 403)
-        return mt_error_set(error, -EACCES, MT_REASON_BAD_MODEL, "the hub %s does not give %s (%ld): %s",
-                            fetching->download.endpoint, name, transfer->status,
-                            *fetching->download.token
-                                ? "the token in HF_TOKEN has no access to it"
-                                : "it wants a token, in HF_TOKEN, or has no such model");
-    if (transfer->status == 404)
-        return mt_error_set(error, -ENOENT, MT_REASON_BAD_MODEL, "the hub has no %s (404: %s)", name,
-                            transfer->url);
-    if (transfer->status == 408 || transfer->status == 429 || transfer->status >= 500)
-        return mt_error_set(error, -EAGAIN, MT_REASON_IO, "%s: the hub answered %ld", transfer->url,
-                            transfer->status);
-    if (transfer->status != 200 && transfer->status != 206 && transfer->status != 416)
-        return mt_error_set(error, -EIO, MT_REASON_IO, "%s: the hub answered %ld", transfer->url,
-                            transfer->status);
-    return 0;
-}
-
-/* Between two tries; -EINTR when asked to stop. */
-static int wait_a_moment(const struct fetching *fetching, int try, struct mt_error *error)
-{
-    const struct mt_download *download = &fetching->download;
-    for (int tenth = 0; tenth < 5 << try; tenth++) {
-        if (download->should_stop && download->should_stop(download->context))
-            return mt_error_set(error, -EINTR, MT_REASON_INTERRUPTED,
-                                "the download was stopped; it goes on where it is when asked for again");
-        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
-    }
-    return 0;
-}
-
-/* --- what there is ------------------------------------------------------------------------------------- */
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t bytes = strlen(text), end_bytes = strlen(end);
-    return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
-}
-
-/* The server's names become files: nothing but a plain name may. */
-static bool is_plain(const char *name)
-{
-    for (const char *c = name; *c; c++)
-        if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
-            return false;
-    return *name && *name != '.' && strlen(name) < 200;
-}
-
 static bool is_wanted(const char *name)
 {
-    if (!is_plain(name))
+    if (!mt_fetching_is_plain(name))
         return false;
     for (size_t i = 0; i < sizeof side_files / sizeof *side_files; i++)
         if (strcmp(name, side_files[i]) == 0)
             return true;
-    return ends_with(name, ".safetensors");
+    return mt_fetching_ends_with(name, ".safetensors");
 }
 
-static int choose_files(struct fetching *fetching, const json_t *listing, struct mt_error *error)
+static int choose_files(struct mt_fetching *fetching, struct mt_error *error)
 {
     bool config = false, weights = false, pickle = false;
     size_t i;
-    json_t *one;
-    json_array_foreach(json_object_get(listing, "siblings"), i, one)
+    json_t *file;
+    json_array_foreach(fetching->available, i, file)
     {
-        const char *name = json_string_value(json_object_get(one, "rfilename"));
-        const json_t *lfs = json_object_get(one, "lfs"), *size = json_object_get(one, "size");
-        const char *sha256 = json_string_value(json_object_get(lfs, "sha256"));
-        pickle = pickle ||
-                 (name && (ends_with(name, ".bin") || ends_with(name, ".pt") || ends_with(name, ".pth")));
-        if (!name || !is_wanted(name))
+        const char *name = json_string_value(json_object_get(file, "name"));
+        pickle = pickle || mt_fetching_ends_with(name, ".bin") || mt_fetching_ends_with(name, ".pt") ||
+                 mt_fetching_ends_with(name, ".pth");
+        if (!is_wanted(name))
             continue;
         config = config || strcmp(name, "config.json") == 0;
-        weights = weights || ends_with(name, ".safetensors");
-        json_array_append_new(fetching->files,
-                              json_pack("{s:s, s:I, s:s}", "name", name, "size",
-                                        json_is_integer(size) ? json_integer_value(size) : (json_int_t)-1,
-                                        "sha256", sha256 && strlen(sha256) == 64 ? sha256 : ""));
+        weights = weights || mt_fetching_ends_with(name, ".safetensors");
+        if (json_array_append(fetching->files, file) < 0)
+            return no_memory(error);
     }
     if (config && weights)
         return 0;
@@ -132,168 +56,8 @@ static int choose_files(struct fetching *fetching, const json_t *listing, struct
                         config && pickle ? ", only pickle files, which can run code when they are read" : "");
 }
 
-/* The commit and the files of the revision. */
-static int list_files(struct fetching *fetching, struct mt_error *error)
-{
-    mt_autofree char *url = NULL;
-    mt_autofree char *text = malloc(MAX_LISTING_BYTES);
-    if (!text || asprintf(&url, "%s/api/models/%s/revision/%s?blobs=true", fetching->download.endpoint,
-                          fetching->download.name, fetching->download.revision) < 0) {
-        url = NULL;
-        return no_memory(error);
-    }
-    struct mt_transfer transfer = {
-        .download = &fetching->download, .url = url, .fd = -1, .text = text, .max_text = MAX_LISTING_BYTES};
-    int r = -EAGAIN;
-    for (int try = 0; r == -EAGAIN && try < TRIES; try++) {
-        if (try && wait_a_moment(fetching, try - 1, error) < 0)
-            return -EINTR;
-        r = mt_transfer_run(&transfer, error);
-        r = r ? r : check_status(fetching, &transfer, error);
-    }
-    mt_autojson json_t *listing = NULL;
-    if (r == 0)
-        r = mt_json_parse(text, transfer.text_bytes, url, &listing, error);
-    if (r < 0)
-        return r;
-    const char *commit = json_string_value(json_object_get(listing, "sha"));
-    if (!commit || !is_plain(commit))
-        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "%s: the hub's answer names no commit", url);
-    fetching->commit = strdup(commit);
-    return fetching->commit ? choose_files(fetching, listing, error) : no_memory(error);
-}
-
-static int check_space(const struct fetching *fetching, struct mt_error *error)
-{
-    struct statvfs disk;
-    size_t i, needed = SPARE_BYTES, available;
-    json_t *file;
-    char need[32], have[32];
-    json_array_foreach(fetching->files, i, file)
-    {
-        struct stat status;
-        mt_autofree char *path =
-            mt_path_join(fetching->folder, json_string_value(json_object_get(file, "name")));
-        const json_int_t size = json_integer_value(json_object_get(file, "size"));
-        if (size > 0 && path && stat(path, &status) < 0 && !mt_size_add(needed, (size_t)size, &needed))
-            needed = SIZE_MAX;
-    }
-    if (statvfs(fetching->folder, &disk) < 0 ||
-        !mt_size_mul((size_t)disk.f_bavail, (size_t)disk.f_frsize, &available) || available >= needed)
-        return 0;
-    return mt_error_set(error, -ENOSPC, MT_REASON_DISK_FULL,
-                        "the disk of %s has %s, and %s needs %s: free some space and ask again",
-                        fetching->folder, mt_size_format(available, have, sizeof have),
-                        fetching->download.name, mt_size_format(needed, need, sizeof need));
-}
-
-/* --- one file ------------------------------------------------------------------------------------------ */
-
-/* -EILSEQ when length or checksum are not those that the hub told. */
-static int check_file(const char *path, const char *part, int64_t size, const char *sha256,
-                      struct mt_error *error)
-{
-    struct stat status;
-    char hex[65];
-    if (stat(part, &status) < 0)
-        return mt_error_set_errno(error, MT_REASON_IO, "cannot read %s", part);
-    if (size >= 0 && status.st_size != size)
-        return mt_error_set(error, status.st_size < size ? -EAGAIN : -EILSEQ, MT_REASON_BAD_MODEL,
-                            "%s has %jd bytes, and must have %jd", path, (intmax_t)status.st_size,
-                            (intmax_t)size);
-    if (!*sha256)
-        return 0;
-    int r = mt_file_sha256(part, hex, error);
-    if (r == 0 && strcasecmp(hex, sha256) != 0)
-        return mt_error_set(error, -EILSEQ, MT_REASON_BAD_MODEL,
-                            "%s was not received as the hub has it: its SHA-256 is %s, not %s", path, hex,
-                            sha256);
-    return r;
-}
-
-/* One try. -EAGAIN: what came stays, the next try goes on behind it. */
-static int try_file(const struct fetching *fetching, const char *url, const char *path, const char *part,
-                    const json_t *file, struct mt_error *error)
-{
-    mt_autofd int fd = open(part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    struct stat status;
-    if (fd < 0 || fstat(fd, &status) < 0)
-        return mt_error_set_errno(error, MT_REASON_IO, "cannot write %s", part);
-    struct mt_transfer transfer = {
-        .download = &fetching->download, .url = url, .fd = fd, .have = status.st_size};
-    const json_int_t told = json_integer_value(json_object_get(file, "size"));
-    const char *sha256 = json_string_value(json_object_get(file, "sha256"));
-    int r = told >= 0 && status.st_size == told && told > 0 ? 0 : mt_transfer_run(&transfer, error);
-    if (r == 0 && transfer.status)
-        r = check_status(fetching, &transfer, error);
-    if (r == 0 && transfer.status == 416 && told != status.st_size) /* more than there is: begin again */
-        return ftruncate(fd, 0) < 0
-                   ? mt_error_set_errno(error, MT_REASON_IO, "cannot write %s", part)
-                   : mt_error_set(error, -EAGAIN, MT_REASON_IO, "%s: the part kept was too long", url);
-    if (r == 0 && fsync(fd) < 0)
-        r = mt_error_set_errno(error, MT_REASON_IO, "cannot write %s", part);
-    return r ? r
-             : check_file(path, part, told >= 0 ? (int64_t)told : transfer.length,
-                          sha256 && *sha256 ? sha256 : transfer.sha256, error);
-}
-
-static int fetch_file(const struct fetching *fetching, const json_t *file, struct mt_error *error)
-{
-    const char *name = json_string_value(json_object_get(file, "name"));
-    const struct mt_download *download = &fetching->download;
-    mt_autofree char *url = NULL;
-    mt_autofree char *path = mt_path_join(fetching->folder, name);
-    mt_autofree char *part = NULL;
-    if (!path || asprintf(&part, "%s.part", path) < 0 ||
-        asprintf(&url, "%s/%s/resolve/%s/%s", download->endpoint, download->name, fetching->commit, name) < 0)
-        return no_memory(error);
-    if (mt_path_exists(path)) /* of an earlier try, and checked then */
-        return 0;
-    if (download->log) {
-        char size[32], sentence[512];
-        const json_int_t bytes = json_integer_value(json_object_get(file, "size"));
-        snprintf(sentence, sizeof sentence, "downloading %s of %s%s%s%s", name, download->name,
-                 bytes >= 0 ? " (" : "", bytes >= 0 ? mt_size_format((size_t)bytes, size, sizeof size) : "",
-                 bytes >= 0 ? ")" : "");
-        download->log(download->context, sentence);
-    }
-    int r = -EAGAIN, failures = 0, wrong = 0;
-    off_t before = 0;
-    while (r == -EAGAIN) {
-        struct stat status;
-        r = try_file(fetching, url, path, part, file, error);
-        if (r == -EILSEQ && wrong++ == 0) {
-            unlink(part); /* once more, from the beginning */
-            r = -EAGAIN;
-        }
-        const off_t now = stat(part, &status) == 0 ? status.st_size : 0;
-        failures = now > before ? 1 : failures + 1; /* a try that brought something costs none */
-        before = now;
-        if (r == -EAGAIN && failures >= TRIES)
-            break;
-        if (r == -EAGAIN && wait_a_moment(fetching, failures - 1, error) < 0)
-            return -EINTR;
-    }
-    if (r == -EILSEQ)
-        unlink(part);
-    if (r == 0 && rename(part, path) < 0)
-        r = mt_error_set_errno(error, MT_REASON_IO, "cannot name %s", path);
-    return r;
-}
-
-/* --- all of it ----------------------------------------------------------------------------------------- */
-
-static bool is_model_name(const char *name)
-{
-    const char *slash = strchr(name, '/');
-    if (!slash)
-        return is_plain(name);
-    mt_autofree char *first = strndup(name, (size_t)(slash - name));
-    return first && is_plain(first) && is_plain(slash + 1);
-}
-
 /* Files of another commit than the one that is wanted now would make no model. */
-static int settle_commit(const struct fetching *fetching, struct mt_error *error)
+static int settle_commit(const struct mt_fetching *fetching, struct mt_error *error)
 {
     mt_autofree char *path = mt_path_join(fetching->folder, ".commit");
     mt_autofree char *kept = NULL;
@@ -308,11 +72,13 @@ static int settle_commit(const struct fetching *fetching, struct mt_error *error
     return r == 0 ? mt_file_write_atomic(path, fetching->commit, strlen(fetching->commit), 0644, error) : r;
 }
 
-static int fetch_all(struct fetching *fetching, const char *folder, struct mt_error *error)
+static int fetch_all(struct mt_fetching *fetching, const char *folder, struct mt_error *error)
 {
     size_t i;
     json_t *file;
-    int r = list_files(fetching, error);
+    int r = mt_fetching_list(fetching, error);
+    if (r == 0)
+        r = choose_files(fetching, error);
     if (r == 0)
         r = mt_folder_create(fetching->folder, 0755, error);
     if (r < 0)
@@ -322,16 +88,16 @@ static int fetch_all(struct fetching *fetching, const char *folder, struct mt_er
         lock_path = NULL;
         return no_memory(error);
     }
-    mt_autofd int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) < 0)
-        return mt_error_set_errno(error, MT_REASON_IO, "another process is downloading to %s", folder);
+    mt_autofd int lock = mt_fetching_lock(lock_path, folder, error);
+    if (lock < 0)
+        return lock;
     r = settle_commit(fetching, error);
     if (r == 0)
-        r = check_space(fetching, error);
+        r = mt_fetching_check_space(fetching, error);
     json_array_foreach(fetching->files, i, file)
     {
         if (r == 0)
-            r = fetch_file(fetching, file, error);
+            r = mt_fetching_file(fetching, file, error);
     }
     if (r == 0)
         r = mt_folder_sync(fetching->folder, error);
@@ -344,26 +110,16 @@ static int fetch_all(struct fetching *fetching, const char *folder, struct mt_er
 
 int mt_model_download(const struct mt_download *download, const char *folder, struct mt_error *error)
 {
-    const char *endpoint = download->endpoint ? download->endpoint : getenv("HF_ENDPOINT");
-    const char *token = download->token ? download->token : getenv("HF_TOKEN");
-    struct fetching fetching = {.download = *download, .files = json_array()};
-    fetching.download.endpoint = endpoint && *endpoint ? endpoint : DEFAULT_ENDPOINT;
-    fetching.download.token = token ? token : "";
-    fetching.download.revision = download->revision ? download->revision : "main";
-    int r = 0;
-    if (!fetching.files || asprintf(&fetching.folder, "%s.partial", folder) < 0) {
+    struct mt_fetching fetching;
+    int r = mt_fetching_begin(&fetching, download, false, error);
+    if (r == 0 && asprintf(&fetching.folder, "%s.partial", folder) < 0) {
         fetching.folder = NULL;
         r = no_memory(error);
-    } else if (!is_model_name(download->name) || !is_plain(fetching.download.revision)) {
-        r = mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "'%s' is not the name of a model on a hub",
-                         download->name);
     }
     if (r == 0)
         r = fetch_all(&fetching, folder, error);
     if (r < 0)
         mt_error_prefix(error, "downloading %s", download->name);
-    json_decref(fetching.files);
-    free(fetching.commit);
-    free(fetching.folder);
+    mt_fetching_end(&fetching);
     return r;
 }

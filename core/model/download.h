@@ -1,5 +1,5 @@
-/* Fetching a model from a hub that speaks Hugging Face's protocol. Nothing here runs unless whoever
- * administers the machine has allowed downloads; callers see to that. */
+/* Fetching models and data sets from a hub that speaks Hugging Face's protocol. Nothing here runs unless
+ * whoever administers the machine has allowed downloads; callers see to that. */
 #ifndef MT_MODEL_DOWNLOAD_H
 #define MT_MODEL_DOWNLOAD_H
 
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct mt_download {
-    const char *name;     /* Org/Model */
+    const char *name;     /* Org/Model, or a data set's Org/Name */
     const char *revision; /* NULL: main */
     const char *endpoint; /* NULL: HF_ENDPOINT, else https://huggingface.co */
     const char *token;    /* NULL: HF_TOKEN, else none. Sent to the endpoint's host alone */
@@ -31,5 +31,19 @@ struct mt_download {
  * alone, for a checksum that does not match; MT_REASON_IO after some tries; MT_REASON_DISK_FULL before the
  * first byte, when the files would not fit; MT_REASON_INTERRUPTED. */
 int mt_model_download(const struct mt_download *download, const char *folder, struct mt_error *error);
+
+/* Which of `count` files of a data set are wanted: sets wanted[i]. `snapshot` is the folder where README.md
+ * lies already if there is one. */
+typedef int mt_download_choose(void *context, const char *snapshot, const char *const *names, size_t count,
+                               bool *wanted, struct mt_error *error);
+
+/* Fetches those files of a data set that `choose` wants into a folder of the local hub cache
+ * (<cache>/datasets--Org--Name): snapshots/<commit>/<file>, as huggingface_hub lays them out where it makes
+ * no links, then refs/main. A commit that refs/main names already stays the one (unless `revision` is
+ * given), so that what is fetched later belongs to what is there. Each file is checked as a model's are and
+ * has its name only then; until then it is <file>.part, and goes on there. Errors as above, with
+ * MT_REASON_BAD_DATA, and those of `choose`. */
+int mt_dataset_download(const struct mt_download *download, const char *folder, mt_download_choose *choose,
+                        void *choose_context, struct mt_error *error);
 
 #endif

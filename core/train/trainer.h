@@ -46,7 +46,7 @@ struct mt_trainer_options {
     const char *folder; /* has job.json; gets metrics.jsonl, log.jsonl, checkpoints/ */
     unsigned attempt;   /* from 1; 0: one more than the last row of metrics.jsonl says */
     struct mt_pool *pool;
-    bool allow_download; /* a model that the job names and that is not there may be fetched */
+    bool allow_download; /* what the job names and what is not there may be fetched: model, data */
     const char *trace;   /* where a Chrome trace goes; NULL: <folder>/trace.json where logging.trace is set */
     struct mt_trainer_hooks hooks;
 };

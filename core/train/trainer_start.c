@@ -1,7 +1,6 @@
 /* trainer_start.c: what a run stands on, and where it goes on from. */
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
-#include "core/model/download.h"
 #include "core/store/files.h"
 #include "core/train/checkpoint.h"
 #include "core/train/checkpoint_list.h"
@@ -125,37 +124,11 @@ static int check_weights(const struct trainer *trainer, struct mt_error *error)
     return result;
 }
 
-static void report_file(void *context, const char *sentence)
-{
-    mt_trainer_log(context, LOG_INFO, "%s", sentence);
-}
-
-/* A model that is to be fetched first. */
-static int fetch_model(struct trainer *trainer, struct mt_error *error)
-{
-    const struct mt_job_model *model = &trainer->run.job->model;
-    if (!model->download || !model->path || mt_path_exists(model->path))
-        return 0;
-    if (!trainer->options->allow_download)
-        return mt_error_set(
-            error, -EPERM, MT_REASON_BAD_MODEL,
-            "%s is not in %s, and downloads are not allowed (--allow-download; allow_download of the "
-            "daemon)",
-            model->download, model->path);
-    mt_trainer_enter(trainer, "downloading");
-    const struct mt_download download = {.name = model->download,
-                                         .should_stop = mt_trainer_should_stop,
-                                         .log = report_file,
-                                         .context = trainer};
-    int result = mt_model_download(&download, model->path, error);
-    return result == -EINTR ? -ECANCELED : result;
-}
-
 int mt_trainer_open(struct trainer *trainer, struct mt_error *error)
 {
     struct mt_run *run = &trainer->run;
     run->note_context = trainer;
-    int result = fetch_model(trainer, error);
+    int result = mt_trainer_fetch(trainer, error);
     mt_trainer_enter(trainer, "loading");
     if (result == 0)
         result = mt_run_open_model(run, error);

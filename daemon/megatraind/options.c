@@ -43,7 +43,8 @@ static const struct setting settings[] = {
      "besides localhost, its own name and its addresses; repeatable"},
     {"allow_download", SWITCH, FIELD(allow_download), 0, 0, "", NULL,
      "models that jobs name as Org/Model and that are not here are\n"
-     "fetched from the hub (HF_ENDPOINT, HF_TOKEN) into models/"},
+     "fetched from the hub (HF_ENDPOINT, HF_TOKEN) into models/,\n"
+     "data sets with hf_hub_url into the hub's cache (HF_HOME)"},
     {"workers", WHOLE, FIELD(workers), 1, 64, "N", "1", "jobs that run at the same time"},
     {"token_file", TEXT, FIELD(token_file), 0, 0, "FILE", NULL,
      "a file with the bearer token that clients must send; without\n"

@@ -21,7 +21,7 @@ struct mt_options {
     struct mt_string_list listen; /* empty: the default listeners */
     struct mt_string_list allow_path;
     struct mt_string_list allow_host;
-    bool allow_download; /* models that jobs name may be fetched from a hub */
+    bool allow_download; /* models and data that jobs name may be fetched from a hub */
     double workers;      /* whole: jobs that run at a time */
     char *token_file;
     double restart_limit; /* whole: deaths of a worker without a new step that are forgiven */

@@ -11,6 +11,7 @@
 #include "daemon/worker/tasks.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DOCUMENT_BYTES ((size_t)4 << 20)
@@ -95,6 +96,7 @@ static int probe(const char *job_folder, json_t *findings, struct mt_error *erro
         result =
             note(findings, job, job->model.path ? "/model/path" : "/model", check_model(job, error), error);
     struct mt_dataset_options options = mt_dataset_options_from_job(job);
+    options.data_may_come = getenv(MT_WORKER_ALLOW_DOWNLOAD) != NULL;
     if (result == 0)
         result = note(findings, job,
                       options.num_mix ? "/dataset/mix"

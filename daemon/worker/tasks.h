@@ -6,6 +6,9 @@
 #include "core/plan/plan.h"
 #include "daemon/worker/link.h"
 
+#define MT_WORKER_ALLOW_DOWNLOAD                                                                             \
+    "MEGATRAIN_ALLOW_DOWNLOAD" /* set by the daemon whose administrator allows it */
+
 struct mt_worker_options {
     const char *job_folder;
     unsigned attempt; /* 0: not told */

@@ -13,9 +13,6 @@
 #include <string.h>
 
 #define LAST_WORD_SECONDS 10.0
-#define MT_WORKER_ALLOW_DOWNLOAD                                                                             \
-    "MEGATRAIN_ALLOW_DOWNLOAD" /* set by the daemon whose administrator allows it */
-
 struct listener {
     const struct mt_worker_options *options;
     struct mt_pulse *pulse;

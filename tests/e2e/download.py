@@ -1,111 +1,17 @@
 #!/usr/bin/env python3
 """Models are fetched from a hub, here a stand-in on loopback: whole, checked, and only where that is allowed."""
-import hashlib
-import http.server
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from hub import Hub
 from megatraind import Daemon, case, equal, run_cases, until
 from training import MEGATRAIN, WORKER, Folder, tiny, write_documents
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
 WEIGHTS = "model.safetensors"
-
-
-class Hub:
-    """The API and small files on one port, large files on another, as the real one has them on another host. `faults`
-    are taken from the front, one a request for the weights: ("cut", bytes), ("wrong",), ("status", code), ("slow",)."""
-
-    def __init__(self, files, listing=None, ranges=True):
-        self.files, self.listing, self.ranges = files, listing or sorted(files), ranges
-        self.faults, self.requests, self.api_status = [], [], 200
-        self.servers = [self.serve(self.answer_hub), self.serve(self.answer_store)]
-        self.url, self.store = (f"http://127.0.0.1:{server.server_port}" for server in self.servers)
-
-    def serve(self, answer):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self):
-                answer(self)
-
-            def log_message(self, *_):
-                pass
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        return server
-
-    def close(self):
-        for server in self.servers:
-            server.shutdown()
-            server.server_close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def note(self, where, request):
-        self.requests.append((where, request.path, request.headers.get("Range"), request.headers.get("Authorization")))
-
-    @staticmethod
-    def send(request, status, body=b"", **headers):
-        request.send_response(status)
-        for name, value in headers.items():
-            request.send_header(name.replace("_", "-"), value)
-        request.send_header("Content-Length", str(len(body)))
-        request.end_headers()
-        request.wfile.write(body)
-
-    def answer_hub(self, request):
-        self.note("hub", request)
-        if request.path.startswith("/api/models/Org/Tiny/revision/main"):
-            siblings = [{"rfilename": name, **({"size": len(self.files[name])} if name in self.files else {})}
-                        for name in self.listing]
-            return self.send(request, self.api_status, json.dumps({"sha": COMMIT, "siblings": siblings}).encode())
-        name = request.path.rsplit("/", 1)[1]
-        if request.path != f"/Org/Tiny/resolve/{COMMIT}/{name}" or name not in self.files:
-            return self.send(request, 404, b"Entry not found")
-        if name == WEIGHTS:
-            return self.send(request, 302, Location=f"{self.store}/blob", ETag='"not-a-checksum"',
-                             X_Linked_Etag=f'"{hashlib.sha256(self.files[name]).hexdigest()}"')
-        return self.send(request, 200, self.files[name], ETag='"abcdef"')
-
-    def answer_store(self, request):
-        self.note("store", request)
-        fault = self.faults.pop(0) if self.faults else ("none",)
-        data, first = self.files[WEIGHTS], 0
-        if fault[0] == "status":
-            return self.send(request, fault[1], b"trouble")
-        if fault[0] == "wrong":
-            data = bytes([data[0] ^ 1]) + data[1:]
-        asked = request.headers.get("Range")
-        if asked and self.ranges:
-            first = int(asked[len("bytes="):].split("-")[0])
-        request.send_response(206 if first else 200)
-        request.send_header("Content-Length", str(len(data) - first))
-        if first:
-            request.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
-        request.end_headers()
-        part = data[first:first + fault[1]] if fault[0] == "cut" else data[first:]
-        if fault[0] == "slow":  # some of it, then nothing for long
-            request.wfile.write(part[:5000])
-            request.wfile.flush()
-            time.sleep(30)
-        else:
-            request.wfile.write(part)
-        request.close_connection = True
-
-    def of_weights(self):
-        return [one for one in self.requests if one[0] == "store"]
 
 
 def make_model(folder):
@@ -123,7 +29,7 @@ class World(Folder):
     def __enter__(self):
         super().__enter__()
         self.files = make_model(self)
-        self.hub = Hub(self.files)
+        self.hub = Hub(self.files, "Org/Tiny", WEIGHTS)
         document = tiny(write_documents(self / "data.jsonl", 8), steps=1, every=0)
         document["model"] = {"name": "Org/Tiny"}
         self.job(document, "wants.json")
@@ -155,7 +61,7 @@ def a_model_is_fetched_once_and_the_token_stays_with_the_hub():
         world.check_whole()
         hub = [one for one in world.hub.requests if one[0] == "hub"]
         equal({one[3] for one in hub}, {"Bearer secret-word"})
-        equal([one[3] for one in world.hub.of_weights()], [None])
+        equal([one[3] for one in world.hub.of_large()], [None])
         count = len(world.hub.requests)
         world.fetch("again")
         world.fetch("without", allow=False)
@@ -179,7 +85,7 @@ def what_breaks_off_goes_on_at_its_byte():
         world.hub.faults = [("cut", 1000), ("cut", 700), ("status", 503)]
         world.fetch("run")
         world.check_whole()
-        equal([one[2] for one in world.hub.of_weights()], [None, "bytes=1000-", "bytes=1700-", "bytes=1700-"])
+        equal([one[2] for one in world.hub.of_large()], [None, "bytes=1000-", "bytes=1700-", "bytes=1700-"])
         assert size > 1700
 
 
@@ -190,7 +96,7 @@ def a_hub_without_ranges_is_asked_for_all_of_it_again():
         world.hub.faults = [("cut", 1000)]
         world.fetch("run")
         world.check_whole()
-        equal(len(world.hub.of_weights()), 2)
+        equal(len(world.hub.of_large()), 2)
 
 
 @case
@@ -199,7 +105,7 @@ def a_wrong_checksum_is_tried_once_more_and_then_refused():
         world.hub.faults = [("wrong",)]
         world.fetch("run")
         world.check_whole()
-        equal([one[2] for one in world.hub.of_weights()], [None, None])
+        equal([one[2] for one in world.hub.of_large()], [None, None])
     with World() as world:
         world.hub.faults = [("wrong",), ("wrong",)]
         world.fetch("run", code=65, says=["was not received as the hub has it: its SHA-256 is"])
@@ -221,7 +127,7 @@ def refusals_of_the_hub_are_told():
         world.fetch("d", code=65, says=["no safetensors files, only pickle files"])
         world.hub.listing = ["README.md"]
         world.fetch("e", code=65, says=["no config.json"])
-        equal(world.hub.of_weights(), [])
+        equal(world.hub.of_large(), [])
 
 
 @case
@@ -247,7 +153,7 @@ def a_stop_keeps_what_came_and_the_next_run_goes_on():
         equal(process.wait(timeout=30), 75)
         world.run("train", "--resume", "--output-dir", "run", "--allow-download", env=environment)
         world.check_whole()
-        equal([one[2] for one in world.hub.of_weights()], [None, "bytes=5000-"])
+        equal([one[2] for one in world.hub.of_large()], [None, "bytes=5000-"])
 
 
 @case

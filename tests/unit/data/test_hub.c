@@ -123,6 +123,52 @@ static void configs_of_the_readme_go_before_names(void **state)
     assert_files(state, (struct mt_hub_dataset){.subset = "de", .split = "test"}, "no data for the split");
 }
 
+/* The hub has more than is here: what a download was told of it counts, and in the order of a walk. */
+static void a_known_part_of_the_hub_is_not_taken_for_all(void **state)
+{
+    struct mt_error error = {0};
+    static const char *const names[] = {"a.jsonl",         "setup.py",        ".x/a.jsonl", "a/z.jsonl",
+                                        "b-1.csv",         "a/README.md",     "README.md",  "a-1/__b/c.jsonl",
+                                        "a/b/train.jsonl", "a-1/b/dev.jsonl", "a0.jsonl",   "a/b.jsonl"};
+    const size_t count = sizeof names / sizeof *names;
+    struct mt_hub_dataset dataset = {.repository = "Org/Set", .folder = "a"};
+    bool wanted[sizeof names / sizeof *names] = {0};
+    char snapshot[512];
+    begin(state);
+    add_file(state, "a/b/train.jsonl", "x");
+    add_file(state, "a/z.jsonl", "x");
+    snprintf(snapshot, sizeof snapshot, "%s", mt_test_path(state, "hub/datasets--Org--Set/snapshots/abc123"));
+    mt_assert_ok(mt_hub_wanted(&dataset, snapshot, names, count, wanted, &error), &error);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(wanted[i], i == 8); /* a word for a split stands in one of the names below a */
+    assert_files(state, dataset, "a/b/train.jsonl");
+    dataset.folder = "a-1";
+    assert_files(state, dataset, "has no data for the split \"train\"; it has: validation");
+    dataset.split = "validation";
+    assert_files(state, dataset, "or not all of it: fetch it first");
+    add_file(state, "a-1/b/dev.jsonl", "x");
+    assert_files(state, dataset, "a-1/b/dev.jsonl");
+
+    static const char *const plain[] = {"a0.jsonl", "a.jsonl", "a/z.jsonl", "a-1/y.jsonl", "a/b/x.jsonl"};
+    memset(wanted, 0, sizeof wanted);
+    mt_assert_ok(
+        mt_hub_wanted(&(struct mt_hub_dataset){.repository = "Org/Set"}, snapshot, plain, 5, wanted, &error),
+        &error);
+    for (size_t i = 0; i < 5; i++) {
+        assert_true(wanted[i]);
+        if (i != 2)
+            add_file(state, plain[i], "x");
+    }
+    static const char in_order[] = "a/b/x.jsonl a/z.jsonl a-1/y.jsonl a.jsonl a0.jsonl";
+    assert_files(state, ANY, in_order);
+    assert_int_equal(unlink(mt_test_path(state, "hub/datasets--Org--Set/listings/abc123.json")), 0);
+    assert_int_equal(unlink(mt_test_path(state, "hub/datasets--Org--Set/snapshots/abc123/a/b/train.jsonl")),
+                     0);
+    assert_int_equal(unlink(mt_test_path(state, "hub/datasets--Org--Set/snapshots/abc123/a-1/b/dev.jsonl")),
+                     0);
+    assert_files(state, ANY, in_order); /* walked */
+}
+
 /* From dataset_info.json to samples, by HF_HUB_CACHE. */
 static void an_entry_with_hf_hub_url_is_read_from_the_cache(void **state)
 {
@@ -168,6 +214,7 @@ int main(void)
         mt_test_in_folder(folders_and_then_file_names_say_the_split),
         mt_test_in_folder(without_names_of_splits_everything_is_train),
         mt_test_in_folder(configs_of_the_readme_go_before_names),
+        mt_test_in_folder(a_known_part_of_the_hub_is_not_taken_for_all),
         mt_test_in_folder(an_entry_with_hf_hub_url_is_read_from_the_cache),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
