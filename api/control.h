@@ -93,6 +93,10 @@ struct mt_control {
     /* What this machine computes on, as core/device/list.h has it; new reference. A process is asked: it
      * takes up to a few seconds. */
     enum mt_control_result (*devices)(void *context, json_t **devices, struct mt_error *error);
+
+    /* The models on this machine, as core/model/on_disk.h has them; new reference. A process is asked: it
+     * takes up to some twenty seconds. */
+    enum mt_control_result (*models)(void *context, json_t **models, struct mt_error *error);
 };
 
 /* ---- the server itself (api/server.c), called by daemon/megatraind ---- */

@@ -7,6 +7,7 @@
 #include "api/job_files.h"
 #include "api/jobs.h"
 #include "api/metrics.h"
+#include "api/models.h"
 #include "api/openapi.h"
 #include "api/page.h"
 #include "api/plans.h"
@@ -183,6 +184,13 @@ static const struct mt_route routes[] = {
      .summary = "What this machine computes on; what cannot be used says why.",
      .answers = {{.status = 200, .schema = "DeviceList", .summary = "the CPU, and each CUDA device"}}},
     {.method = "GET",
+     .pattern = "/models",
+     .handler = mt_models_list,
+     .summary = "The models on this machine that jobs can name; what cannot be trained says why.",
+     .answers = {{.status = 200,
+                  .schema = "ModelList",
+                  .summary = "models folder, hub cache, Ollama's store"}}},
+    {.method = "GET",
      .pattern = "/metrics",
      .handler = mt_metrics,
      .flags = MT_ROUTE_ANY_QUERY,
@@ -227,7 +235,6 @@ static const struct mt_route routes[] = {
     NOT_BUILT("POST", "/jobs/{id}/export", "exporting over the API"),
     NOT_BUILT("GET", "/exports/{id}", "exporting over the API"),
     NOT_BUILT("GET", "/exports/{id}/files/{name}", "exporting over the API"),
-    NOT_BUILT("GET", "/models", "listing models over the API"),
     NOT_BUILT("GET", "/datasets", "listing data sets over the API"),
     NOT_BUILT("POST", "/datasets", "uploading a data set"),
     NOT_BUILT("DELETE", "/datasets/{name}", "removing a data set over the API"),

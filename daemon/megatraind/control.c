@@ -180,5 +180,6 @@ void mt_control_fill(struct mt_control *control, struct mt_daemon *daemon)
         .plan = mt_plan,
         .preview = mt_preview,
         .devices = mt_devices,
+        .models = mt_models,
     };
 }

@@ -21,6 +21,7 @@ enum mt_control_result mt_preview(void *context, const json_t *document,
                                   struct mt_error *error);
 
 enum mt_control_result mt_devices(void *context, json_t **devices, struct mt_error *error);
+enum mt_control_result mt_models(void *context, json_t **models, struct mt_error *error);
 
 /* A posted document, with paths relative to the state folder and kept below it and the configured roots. As
  * mt_job_parse. */

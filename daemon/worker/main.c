@@ -15,7 +15,7 @@
 static const char usage[] =
     "Usage: megatrain-worker --task train --job-dir DIR [--attempt N]\n"
     "       megatrain-worker --task probe [--job-dir DIR] < job.json\n"
-    "       megatrain-worker --task plan|preview < question.json\n"
+    "       megatrain-worker --task plan|preview|models < question.json\n"
     "       megatrain-worker --task devices\n"
     "\n"
     "Runs one job for megatraind, which starts it; for training by hand use `megatrain train`.\n"
@@ -23,7 +23,7 @@ static const char usage[] =
     "  --task NAME      train; probe: print what is wrong with the job's model and data, as JSON; plan: "
     "what\n"
     "                   the job takes; preview: what of its data is learned; devices: what this\n"
-    "                   machine computes on\n"
+    "                   machine computes on; models: those that are on it\n"
     "  --job-dir DIR    the job's folder, with its job.json\n"
     "  --attempt N      which try of the job this is, from 1\n"
     "  --help           this text\n"
@@ -92,10 +92,12 @@ int main(int argc, char **argv)
         return mt_worker_preview();
     if (strcmp(task, "devices") == 0)
         return mt_worker_devices();
+    if (strcmp(task, "models") == 0)
+        return mt_worker_models();
     if (!train) {
         fprintf(stderr,
                 "megatrain-worker: the task '%s' is not supported yet; known: train, probe, plan, preview, "
-                "devices\n",
+                "devices, models\n",
                 task);
         return mt_reason_exit_code(MT_REASON_USAGE);
     }

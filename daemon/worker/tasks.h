@@ -41,4 +41,8 @@ int mt_worker_preview(void);
 /* Prints the devices of this machine (core/device/list.h). Returns the exit code. */
 int mt_worker_devices(void);
 
+/* Reads {"models_folder": path} on standard input and prints the models of this machine
+ * (core/model/on_disk.h). Returns the exit code. */
+int mt_worker_models(void);
+
 #endif

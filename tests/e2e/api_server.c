@@ -307,6 +307,17 @@ static enum mt_control_result fake_devices(void *context, json_t **devices, stru
     return MT_CONTROL_OK;
 }
 
+static enum mt_control_result fake_models(void *context, json_t **models, struct mt_error *error)
+{
+    (void)context;
+    (void)error;
+    *models = json_pack("{s:[{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:b, s:n}], s:b, s:n}", "data", "id",
+                        "Org/Tiny", "path", "/models/Org/Tiny", "source", "models", "format", "huggingface",
+                        "model_type", "llama", "parameters", (json_int_t)12, "bytes", (json_int_t)48,
+                        "usable", 1, "reason", "has_more", 0, "next");
+    return MT_CONTROL_OK;
+}
+
 static bool fake_ready(void *context, struct mt_error *error)
 {
     struct fake *fake = context;
@@ -332,7 +343,8 @@ int main(int argc, char **argv)
                                        .ready = fake_ready,
                                        .plan = fake_plan,
                                        .preview = fake_preview,
-                                       .devices = fake_devices};
+                                       .devices = fake_devices,
+                                       .models = fake_models};
     if (argc < 3)
         return 64;
     fake.folder = argv[1];

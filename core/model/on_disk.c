@@ -1,0 +1,198 @@
+#include "core/model/on_disk.h"
+
+#include "core/base/cleanup.h"
+#include "core/base/file.h"
+#include "core/job/job.h"
+#include "core/model/open.h"
+
+#include <dirent.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FOLDER_DEPTH 3
+#define OLLAMA_DEPTH 4 /* host, namespace, name, tag */
+
+struct search {
+    json_t *found;
+    size_t most;
+    bool more;
+    bool no_memory;
+    const char *source;
+};
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t bytes = strlen(text), end_bytes = strlen(end);
+    return bytes > end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/* Of a GGUF file, or of the safetensors files of a folder. */
+static json_int_t weight_bytes(const char *path, bool folder)
+{
+    struct stat status;
+    if (!folder)
+        return stat(path, &status) == 0 ? (json_int_t)status.st_size : 0;
+    json_int_t bytes = 0;
+    DIR *entries = opendir(path);
+    for (struct dirent *entry; entries && (entry = readdir(entries)) != NULL;)
+        if (ends_with(entry->d_name, ".safetensors") &&
+            fstatat(dirfd(entries), entry->d_name, &status, 0) == 0)
+            bytes += (json_int_t)status.st_size;
+    if (entries)
+        closedir(entries);
+    return bytes;
+}
+
+static void add(struct search *search, const char *id, const char *path)
+{
+    if (json_array_size(search->found) >= search->most) {
+        search->more = true;
+        return;
+    }
+    struct mt_error error = {0};
+    struct mt_model *model = NULL;
+    mt_autojson json_t *config = NULL;
+    const bool folder = is_folder(path);
+    int r = mt_model_read_config(path, &config, &error);
+    if (r == 0)
+        r = mt_model_open(path, &model, &error);
+    const json_int_t bytes = weight_bytes(path, folder);
+    if (r == 0 && bytes == 0)
+        r = mt_error_set(&error, -ENOENT, MT_REASON_BAD_MODEL, "%s holds no .safetensors file", path);
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    json_t *one =
+        json_pack("{s:s, s:s, s:s, s:s, s:s?, s:o, s:I, s:b, s:s?}", "id", id, "path", path, "source",
+                  search->source, "format", folder ? "huggingface" : "gguf", "model_type", type, "parameters",
+                  model ? json_integer((json_int_t)model->total_count) : json_null(), "bytes", bytes,
+                  "usable", r == 0, "reason", r < 0 ? error.message : NULL);
+    mt_model_free(model);
+    search->no_memory = search->no_memory || r == -ENOMEM || json_array_append_new(search->found, one) < 0;
+}
+
+static bool is_listed(const struct search *search, const char *id)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach(search->found, i, one)
+    {
+        if (strcmp(json_string_value(json_object_get(one, "id")), id) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.' && !ends_with(entry->d_name, ".partial"); /* a download that goes on */
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* Calls `visit` with the path and the id (`id`/name) of each entry. */
+static void each_entry(struct search *search, const char *folder, const char *id, unsigned depth,
+                       void (*visit)(struct search *, const char *path, const char *id, unsigned depth))
+{
+    struct dirent **entries;
+    const int count = scandir(folder, &entries, visible, by_name);
+    for (int i = 0; i < count; i++) {
+        mt_autofree char *path = mt_path_join(folder, entries[i]->d_name);
+        mt_autofree char *below = *id ? mt_path_join(id, entries[i]->d_name) : strdup(entries[i]->d_name);
+        if (!path || !below)
+            search->no_memory = true;
+        else if (!search->more)
+            visit(search, path, below, depth);
+        free(entries[i]);
+    }
+    if (count >= 0)
+        free(entries);
+}
+
+static void visit_models(struct search *search, const char *path, const char *id, unsigned depth)
+{
+    mt_autofree char *config = mt_path_join(path, "config.json");
+    if (is_folder(path)) {
+        if (config && mt_path_exists(config))
+            add(search, id, path);
+        else if (depth < FOLDER_DEPTH)
+            each_entry(search, path, id, depth + 1, visit_models);
+    } else if (ends_with(path, ".gguf")) {
+        add(search, id, path);
+    }
+}
+
+/* models--Org--Name; which snapshot counts, mt_job_find_model says. */
+static void visit_cache(struct search *search, const char *path, const char *id, unsigned depth)
+{
+    (void)depth;
+    if (strncmp(id, "models--", 8) != 0 || !is_folder(path))
+        return;
+    mt_autofree char *name = strdup(id + 8);
+    char *mark = name ? strstr(name, "--") : NULL;
+    if (mark) {
+        *mark = '/';
+        memmove(mark + 1, mark + 2, strlen(mark + 2) + 1);
+    }
+    struct mt_error error = {0};
+    mt_autofree char *snapshot = NULL, *config = NULL;
+    if (name && mt_job_find_model(name, &snapshot, &error) == 0)
+        config = mt_path_join(snapshot, "config.json");
+    search->no_memory = search->no_memory || !name || error.code == -ENOMEM;
+    /* A tokenizer alone is no model; what a job would find elsewhere first stands there already. */
+    if (config && mt_path_exists(config) && strncmp(snapshot, path, strlen(path)) == 0 &&
+        !is_listed(search, name))
+        add(search, name, snapshot);
+}
+
+static void visit_ollama(struct search *search, const char *path, const char *id, unsigned depth)
+{
+    if (is_folder(path)) {
+        if (depth < OLLAMA_DEPTH)
+            each_entry(search, path, id, depth + 1, visit_ollama);
+        return;
+    }
+    if (depth != OLLAMA_DEPTH)
+        return;
+    static const char usual[] = "registry.ollama.ai/library/";
+    const char *name = strncmp(id, usual, sizeof usual - 1) == 0 ? id + sizeof usual - 1 : id;
+    mt_autofree char *file = NULL;
+    char said[1024];
+    const char *tag = strrchr(name, '/');
+    struct mt_error error = {0};
+    if (tag &&
+        (size_t)snprintf(said, sizeof said, "ollama:%.*s:%s", (int)(tag - name), name, tag + 1) <
+            sizeof said &&
+        mt_job_find_model(said, &file, &error) == 0)
+        add(search, said, file);
+}
+
+int mt_models_on_disk(const char *models_folder, size_t most, json_t **list, struct mt_error *error)
+{
+    mt_autofree char *cache = mt_job_hub_cache();
+    mt_autofree char *ollama = mt_job_ollama_store();
+    mt_autofree char *manifests = ollama ? mt_path_join(ollama, "manifests") : NULL;
+    struct search search = {.found = json_array(), .most = most, .source = "models"};
+    each_entry(&search, models_folder, "", 1, visit_models);
+    search.source = "hub_cache";
+    if (cache)
+        each_entry(&search, cache, "", 1, visit_cache);
+    search.source = "ollama";
+    if (manifests)
+        each_entry(&search, manifests, "", 1, visit_ollama);
+    *list = search.no_memory || !search.found
+                ? NULL
+                : json_pack("{s:O, s:b, s:n}", "data", search.found, "has_more", search.more, "next");
+    json_decref(search.found);
+    return *list ? 0
+                 : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for the list of models");
+}
