@@ -21,7 +21,7 @@ static int add_text(json_t *shown, const struct mt_tokenizer *tokenizer, const s
     int r = mt_detokenizer_new(tokenizer, false, &detokenizer, error);
     for (size_t t = 0; r == 0 && t < sample->tokens; t++) {
         mt_cleanup(mt_text_free) struct mt_text whole = {0};
-        const char *piece, *rest;
+        const char *piece, *rest = "";
         size_t bytes, rest_bytes = 0;
         r = mt_detokenizer_push(detokenizer, sample->ids[t], &piece, &bytes, error);
         if (r == 0 && mt_text_append(&whole, piece, bytes) < 0)
