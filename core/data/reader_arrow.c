@@ -249,7 +249,7 @@ static int set_list_view(struct arrow *own, struct mt_arrow_field *field, uint64
     int r = read_number(own, &field->buffers[1], i, width, &begin);
     if (r == 0)
         r = read_number(own, &field->buffers[2], i, width, &size);
-    if (r < 0)
+    if (r != 0)
         return r;
     if (__builtin_add_overflow(begin, size, &end))
         return damaged(own, field, "has offsets that make no sense");

@@ -212,14 +212,21 @@ bool mt_gguf_integer(const struct mt_gguf_value *value, size_t i, int64_t *integ
         *integer = (int64_t)bits;
         return bits <= INT64_MAX;
     case MT_GGUF_I8:
-    case MT_GGUF_I16:
-    case MT_GGUF_I32:
-    case MT_GGUF_I64: {
         item_at(value, i, &bits);
-        const unsigned unused = 64u - 8u * kinds[value->kind].bytes;
-        *integer = (int64_t)(bits << unused) >> unused;
+        *integer = (int8_t)bits;
         return true;
-    }
+    case MT_GGUF_I16:
+        item_at(value, i, &bits);
+        *integer = (int16_t)bits;
+        return true;
+    case MT_GGUF_I32:
+        item_at(value, i, &bits);
+        *integer = (int32_t)bits;
+        return true;
+    case MT_GGUF_I64:
+        item_at(value, i, &bits);
+        *integer = (int64_t)bits;
+        return true;
     case MT_GGUF_F32:
     case MT_GGUF_F64:
         if (!mt_gguf_number(value, i, &number) || fabs(number) > 0x1p53 || number != floor(number))

@@ -98,7 +98,8 @@ MT_INLINE void mt_attention_add_alibi(const struct mt_attention_args *a, float *
     const size_t group = mt_attention_group(a);
     for (size_t row = 0; row < block->queries * group; row++) {
         const float slope = a->alibi[kv_head * group + row % group];
-        const float place = (float)key - (float)(block->position + row / group);
+        const size_t query = block->position + row / group;
+        const float place = (float)key - (float)query;
         if (a->alibi_bf16)
             for (size_t i = 0; i < keys; i++)
                 scores[row * keys + i] +=
