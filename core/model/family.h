@@ -47,6 +47,14 @@ struct mt_family_fixed {
     const char *key, *value;
 };
 
+/* Settings that most families have and transformers does not read for this one: another value than the one
+ * that follows would train a model that nothing else loads. */
+enum mt_family_lacks {
+    MT_LACKS_HEAD_DIM = 1,     /* heads are hidden_size / num_attention_heads wide */
+    MT_LACKS_KV_HEADS = 2,     /* as many key-value heads as query heads */
+    MT_LACKS_ROPE_SCALING = 4, /* positions are not rotary, or turn without scaling */
+};
+
 struct mt_family {
     const char *model_type; /* "llama" */
     /* A model_type may have several entries: one is taken where all these hold, and the first such one.
@@ -82,6 +90,8 @@ struct mt_family {
     size_t mlp_factor;          /* intermediate_size in hidden sizes where it is not given; 0: it must be */
     const char *mlp_factor_key; /* a key that holds that factor */
     struct mt_family_switch multi_query; /* on: one key-value head */
+
+    unsigned lacks; /* enum mt_family_lacks, together */
 
     /* The mathematics. */
     bool layer_norm;                         /* layer norms instead of RMS norms */

@@ -5,6 +5,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "codegen",
         .architecture = "CodeGenForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM | MT_LACKS_KV_HEADS | MT_LACKS_ROPE_SCALING,
         .names = {[MT_ROLE_EMBEDDING] = "transformer.wte.weight",
                   [MT_ROLE_ATTENTION_NORM] = "transformer.h.#.ln_1.weight",
                   [MT_ROLE_ATTENTION_NORM_BIAS] = "transformer.h.#.ln_1.bias",
@@ -43,6 +44,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "ctrl",
         .architecture = "CTRLLMHeadModel",
+        .lacks = MT_LACKS_HEAD_DIM | MT_LACKS_KV_HEADS | MT_LACKS_ROPE_SCALING,
         .names = {[MT_ROLE_EMBEDDING] = "transformer.w.weight",
                   [MT_ROLE_ATTENTION_NORM] = "transformer.h.#.layernorm1.weight",
                   [MT_ROLE_ATTENTION_NORM_BIAS] = "transformer.h.#.layernorm1.bias",
@@ -91,6 +93,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "gpt2",
         .architecture = "GPT2LMHeadModel",
+        .lacks = MT_LACKS_HEAD_DIM | MT_LACKS_KV_HEADS | MT_LACKS_ROPE_SCALING,
         .names = {[MT_ROLE_EMBEDDING] = "transformer.wte.weight",
                   [MT_ROLE_POSITIONS] = "transformer.wpe.weight",
                   [MT_ROLE_ATTENTION_NORM] = "transformer.h.#.ln_1.weight",
@@ -136,6 +139,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "gpt_bigcode",
         .architecture = "GPTBigCodeForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM | MT_LACKS_KV_HEADS | MT_LACKS_ROPE_SCALING,
         .names = {[MT_ROLE_EMBEDDING] = "transformer.wte.weight",
                   [MT_ROLE_POSITIONS] = "transformer.wpe.weight",
                   [MT_ROLE_ATTENTION_NORM] = "transformer.h.#.ln_1.weight",
@@ -184,6 +188,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "gpt_neo",
         .architecture = "GPTNeoForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM | MT_LACKS_KV_HEADS | MT_LACKS_ROPE_SCALING,
         .names = {[MT_ROLE_EMBEDDING] = "transformer.wte.weight",
                   [MT_ROLE_POSITIONS] = "transformer.wpe.weight",
                   [MT_ROLE_ATTENTION_NORM] = "transformer.h.#.ln_1.weight",
@@ -227,6 +232,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "gpt_neox",
         .architecture = "GPTNeoXForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM | MT_LACKS_KV_HEADS,
         .names = {[MT_ROLE_EMBEDDING] = "gpt_neox.embed_in.weight",
                   [MT_ROLE_ATTENTION_NORM] = "gpt_neox.layers.#.input_layernorm.weight",
                   [MT_ROLE_ATTENTION_NORM_BIAS] = "gpt_neox.layers.#.input_layernorm.bias",
@@ -262,6 +268,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "gpt_neox_japanese",
         .architecture = "GPTNeoXJapaneseForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM | MT_LACKS_KV_HEADS,
         .names = {[MT_ROLE_EMBEDDING] = "gpt_neox_japanese.embed_in.weight",
                   [MT_ROLE_ATTENTION_NORM] = "gpt_neox_japanese.layers.#.input_layernorm.weight",
                   [MT_ROLE_ATTENTION_NORM_BIAS] = "gpt_neox_japanese.layers.#.input_layernorm.bias",
@@ -294,6 +301,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "gptj",
         .architecture = "GPTJForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM | MT_LACKS_KV_HEADS | MT_LACKS_ROPE_SCALING,
         .names = {[MT_ROLE_EMBEDDING] = "transformer.wte.weight",
                   [MT_ROLE_ATTENTION_NORM] = "transformer.h.#.ln_1.weight",
                   [MT_ROLE_ATTENTION_NORM_BIAS] = "transformer.h.#.ln_1.bias",
@@ -333,6 +341,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "openai-gpt",
         .architecture = "OpenAIGPTLMHeadModel",
+        .lacks = MT_LACKS_HEAD_DIM | MT_LACKS_KV_HEADS | MT_LACKS_ROPE_SCALING,
         .names = {[MT_ROLE_EMBEDDING] = "transformer.tokens_embed.weight",
                   [MT_ROLE_POSITIONS] = "transformer.positions_embed.weight",
                   [MT_ROLE_QKV] = "transformer.h.#.attn.c_attn.weight",

@@ -94,6 +94,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "persimmon",
         .architecture = "PersimmonForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM | MT_LACKS_KV_HEADS,
         .names = {[MT_ROLE_EMBEDDING] = "model.embed_tokens.weight",
                   [MT_ROLE_ATTENTION_NORM] = "model.layers.#.input_layernorm.weight",
                   [MT_ROLE_ATTENTION_NORM_BIAS] = "model.layers.#.input_layernorm.bias",
@@ -168,6 +169,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "stablelm",
         .architecture = "StableLmForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM,
         .names = {LLAMA_NAMES, PRE_NORM_BIASES,
                   FINAL_NORM_BIAS, [MT_ROLE_Q_NORM] = "model.layers.#.self_attn.q_layernorm.norms.@.weight",
                   [MT_ROLE_K_NORM] = "model.layers.#.self_attn.k_layernorm.norms.@.weight"},

@@ -38,6 +38,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "bitnet",
         .architecture = "BitNetForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM,
         .names = {LLAMA_NAMES, [MT_ROLE_ATTENTION_SUB_NORM] = "model.layers.#.self_attn.attn_sub_norm.weight",
                   [MT_ROLE_MLP_SUB_NORM] = "model.layers.#.mlp.ffn_sub_norm.weight"},
         .rope_theta = 500000,
@@ -108,6 +109,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "helium",
         .architecture = "HeliumForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM,
         .names = {EMBEDDING_AND_HEAD, FINAL_NORM,
                   SPLIT_QKV, [MT_ROLE_O] = "model.layers.#.self_attn.o_proj.weight", PRE_NORMS, GATED_MLP},
         .rope_theta = 100000,

@@ -6,6 +6,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "biogpt",
         .architecture = "BioGptForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM | MT_LACKS_KV_HEADS | MT_LACKS_ROPE_SCALING,
         .names = {[MT_ROLE_EMBEDDING] = "biogpt.embed_tokens.weight",
                   [MT_ROLE_POSITIONS] = "biogpt.embed_positions.weight",
                   [MT_ROLE_ATTENTION_NORM] = "biogpt.layers.#.self_attn_layer_norm.weight",
@@ -46,6 +47,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "bloom",
         .architecture = "BloomForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM | MT_LACKS_KV_HEADS | MT_LACKS_ROPE_SCALING,
         .names = {[MT_ROLE_EMBEDDING] = "transformer.word_embeddings.weight",
                   [MT_ROLE_EMBEDDING_NORM] = "transformer.word_embeddings_layernorm.weight",
                   [MT_ROLE_EMBEDDING_NORM_BIAS] = "transformer.word_embeddings_layernorm.bias",
@@ -91,6 +93,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "falcon",
         .architecture = "FalconForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM,
         .names = {[MT_ROLE_EMBEDDING] = "transformer.word_embeddings.weight",
                   [MT_ROLE_ATTENTION_NORM] = "transformer.h.#.input_layernorm.weight",
                   [MT_ROLE_ATTENTION_NORM_BIAS] = "transformer.h.#.input_layernorm.bias",
@@ -133,6 +136,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "falcon",
         .architecture = "FalconForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM,
         .names = {[MT_ROLE_EMBEDDING] = "transformer.word_embeddings.weight",
                   [MT_ROLE_ATTENTION_NORM] = "transformer.h.#.ln_attn.weight",
                   [MT_ROLE_ATTENTION_NORM_BIAS] = "transformer.h.#.ln_attn.bias",
@@ -177,6 +181,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "falcon",
         .architecture = "FalconForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM,
         .names = {[MT_ROLE_EMBEDDING] = "transformer.word_embeddings.weight",
                   [MT_ROLE_ATTENTION_NORM] = "transformer.h.#.input_layernorm.weight",
                   [MT_ROLE_ATTENTION_NORM_BIAS] = "transformer.h.#.input_layernorm.bias",
@@ -221,6 +226,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "mpt",
         .architecture = "MptForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM | MT_LACKS_KV_HEADS | MT_LACKS_ROPE_SCALING,
         .names = {[MT_ROLE_EMBEDDING] = "transformer.wte.weight",
                   [MT_ROLE_ATTENTION_NORM] = "transformer.blocks.#.norm_1.weight",
                   [MT_ROLE_QKV] = "transformer.blocks.#.attn.Wqkv.weight",
@@ -258,6 +264,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "opt",
         .architecture = "OPTForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM | MT_LACKS_KV_HEADS | MT_LACKS_ROPE_SCALING,
         .names = {[MT_ROLE_EMBEDDING] = "model.decoder.embed_tokens.weight",
                   [MT_ROLE_PROJECT_IN] = "model.decoder.project_in.weight",
                   [MT_ROLE_POSITIONS] = "model.decoder.embed_positions.weight",
@@ -303,6 +310,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "opt",
         .architecture = "OPTForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM | MT_LACKS_KV_HEADS | MT_LACKS_ROPE_SCALING,
         .names = {[MT_ROLE_EMBEDDING] = "model.decoder.embed_tokens.weight",
                   [MT_ROLE_PROJECT_IN] = "model.decoder.project_in.weight",
                   [MT_ROLE_POSITIONS] = "model.decoder.embed_positions.weight",
@@ -348,6 +356,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "xglm",
         .architecture = "XGLMForCausalLM",
+        .lacks = MT_LACKS_HEAD_DIM | MT_LACKS_KV_HEADS | MT_LACKS_ROPE_SCALING,
         .names = {[MT_ROLE_EMBEDDING] = "model.embed_tokens.weight",
                   [MT_ROLE_ATTENTION_NORM] = "model.layers.#.self_attn_layer_norm.weight",
                   [MT_ROLE_ATTENTION_NORM_BIAS] = "model.layers.#.self_attn_layer_norm.bias",

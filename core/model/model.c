@@ -34,6 +34,40 @@ static int read_switch(const json_t *config, const struct mt_family_switch *fami
     return family->key ? mt_config_bool(config, family->key, value, error) : 0;
 }
 
+/* Whether rope settings ask for more than plain rotary positions. */
+static bool is_scaling(const json_t *settings)
+{
+    const json_t *type = json_object_get(settings, "rope_type");
+    type = type ? type : json_object_get(settings, "type");
+    return type ? !json_is_string(type) || strcmp(json_string_value(type), "default") != 0
+                : json_object_get(settings, "factor") != NULL;
+}
+
+/* What transformers does not read for the family has its one value. */
+static int check_lacks(const struct mt_model *model, const json_t *config, const struct shape *shape,
+                       struct mt_error *error)
+{
+    const unsigned lacks = model->family->lacks;
+    const char *type = model->family->model_type;
+    if ((lacks & MT_LACKS_HEAD_DIM) &&
+        (model->hidden_size % shape->num_heads || shape->head_dim != model->hidden_size / shape->num_heads))
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                            "config: heads of %s are hidden_size / num_attention_heads wide, here %zu / %zu; "
+                            "it has no other `head_dim`, found %zu",
+                            type, model->hidden_size, shape->num_heads, shape->head_dim);
+    if ((lacks & MT_LACKS_KV_HEADS) && !model->family->multi_query.key &&
+        shape->num_kv_heads != shape->num_heads)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                            "config: %s has as many key and value heads as query heads, %zu; it has no other "
+                            "`num_key_value_heads`, found %zu",
+                            type, shape->num_heads, shape->num_kv_heads);
+    if ((lacks & MT_LACKS_ROPE_SCALING) && (is_scaling(json_object_get(config, "rope_scaling")) ||
+                                            is_scaling(json_object_get(config, "rope_parameters"))))
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                            "config: %s has no scaling of rotary positions (`rope_scaling`)", type);
+    return 0;
+}
+
 static int read_sizes(struct mt_model *model, const json_t *config, struct shape *shape,
                       struct mt_error *error)
 {
@@ -96,7 +130,7 @@ static int read_sizes(struct mt_model *model, const json_t *config, struct shape
             "config: num_attention_heads %zu is not divisible by the %zu parts of the query, key "
             "and value matrix",
             shape->num_heads, model->family->qkv_parts);
-    return 0;
+    return check_lacks(model, config, shape, error);
 }
 
 /* A number that a key may turn off: absent is the family's default, null is 0. */

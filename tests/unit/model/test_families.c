@@ -166,6 +166,49 @@ static void keys_from_scratch_have_the_familys_own_names(void **state)
     json_decref(keys);
 }
 
+/* Settings that transformers does not read for a family: what they would train, nothing else could load. */
+static void a_setting_that_the_family_lacks_has_no_other_value(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *family, *key, *value;
+        bool taken;
+    } cases[] = {
+        {"gpt2", "head_dim", "16", false},
+        {"gpt2", "head_dim", "8", true},
+        {"gpt2", "num_key_value_heads", "2", false},
+        {"gpt2", "num_key_value_heads", "4", true},
+        {"bloom", "num_key_value_heads", "2", false},
+        {"gptj", "rope_scaling", "{\"type\": \"linear\", \"factor\": 2}", false},
+        {"codegen", "rope_parameters", "{\"rope_type\": \"yarn\", \"factor\": 2}", false},
+        {"gpt_neox", "rope_scaling", "{\"type\": \"linear\", \"factor\": 2}", true},
+        {"gpt_neox", "num_key_value_heads", "2", false},
+        {"gpt_bigcode", "head_dim", "16", false},
+        {"falcon", "head_dim", "16", false},
+        {"helium", "head_dim", "16", false},
+        {"stablelm", "num_key_value_heads", "2", true},
+        {"llama", "head_dim", "16", true},
+        {"llama", "num_key_value_heads", "2", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mt_error error = {0};
+        struct mt_model *model = NULL;
+        json_t *keys =
+            json_pack("{s:i, s:i, s:i, s:i, s:o}", "hidden_size", 32, "num_layers", 2, "num_attention_heads",
+                      4, "vocab_size", 300, cases[i].key, json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
+        const int r = mt_model_from_keys(cases[i].family, keys, &model, &error);
+        if ((r == 0) != cases[i].taken)
+            fail_msg("%s with %s %s: %d %s", cases[i].family, cases[i].key, cases[i].value, r, error.message);
+        if (!cases[i].taken) {
+            mt_assert_mentions(error.message, cases[i].family);
+            mt_assert_mentions(error.message,
+                               strncmp(cases[i].key, "rope", 4) ? cases[i].key : "rope_scaling");
+        }
+        mt_model_free(model);
+        json_decref(keys);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +217,7 @@ int main(void)
         cmocka_unit_test(every_family_refuses_what_it_does_not_know),
         cmocka_unit_test(every_family_trains_from_scratch),
         cmocka_unit_test(keys_from_scratch_have_the_familys_own_names),
+        cmocka_unit_test(a_setting_that_the_family_lacks_has_no_other_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
