@@ -4,7 +4,6 @@
 #include "core/base/document.h"
 #include "core/base/file.h"
 #include "core/formats/gguf.h"
-#include "core/job/path.h"
 #include "core/model/family.h"
 #include "core/model/open.h"
 #include "core/model/tensors.h"
@@ -205,16 +204,25 @@ static bool exists_in(const char *folder, const char *name)
     return path && mt_path_exists(path);
 }
 
+static bool holds_tokenizer(const char *folder)
+{
+    static const char *const names[] = {"tokenizer_config.json", "tokenizer.json",          "tokenizer.model",
+                                        "spiece.model",          "sentencepiece.bpe.model", "qwen.tiktoken",
+                                        "tiktoken.model"};
+    bool holds = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        holds = holds || exists_in(folder, names[i]);
+    return holds;
+}
+
 int mt_inspect(const char *path, json_t **result, struct mt_error *error)
 {
     struct mt_error problem = {0};
     struct stat status;
     *result = NULL;
     if (stat(path, &status) < 0)
-        return mt_error_set_errno(
-            error, errno == ENOENT ? MT_REASON_BAD_MODEL : MT_REASON_IO, "cannot open %s%s", path,
-            mt_is_model_name(path) ? ", and no model of that name is in ./models or the local hub cache"
-                                   : "");
+        return mt_error_set_errno(error, errno == ENOENT ? MT_REASON_BAD_MODEL : MT_REASON_IO,
+                                  "cannot open %s", path);
     const bool is_folder = S_ISDIR(status.st_mode), is_gguf = mt_gguf_is(path);
     mt_autojson json_t *report =
         json_pack("{s:s, s:s, s:n, s:n, s:n, s:n, s:n, s:[], s:{}, s:{}, s:[], s:[]}", "path", path, "kind",
@@ -238,9 +246,13 @@ int mt_inspect(const char *path, json_t **result, struct mt_error *error)
         r = note_problem(report, read_checkpoint(report, path, &problem), &problem);
     if (r == 0 && (is_folder || is_gguf))
         r = note_problem(report, read_model(report, path, &problem), &problem);
-    if (r == 0 && (is_gguf || exists_in(path, "tokenizer_config.json") || exists_in(path, "tokenizer.json") ||
-                   exists_in(path, "tokenizer.model")))
+    if (r == 0 && (is_gguf || holds_tokenizer(path)))
         r = note_problem(report, read_tokenizer(report, path, &problem), &problem);
+    else if (r == 0 && is_folder &&
+             json_array_append_new(json_object_get(report, "notes"),
+                                   json_string("there is no tokenizer in this folder; a job names one with "
+                                               "model.tokenizer")) < 0)
+        return no_memory(error);
     if (r < 0) {
         if (error)
             *error = problem;

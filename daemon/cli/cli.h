@@ -32,6 +32,11 @@ int mt_cli_option(int argc, char **argv, const char *letters, const struct optio
 /* A whole number in [minimum, maximum]; false after a complaint. */
 bool mt_cli_number(const char *option, const char *text, long minimum, long maximum, long *number);
 
+/* What --model names: as mt_job_find_model has it, and of the folder of a run or job its final checkpoint,
+ * else its newest one. malloc'd; what is nowhere is an error. Errors: MT_REASON_BAD_MODEL, MT_REASON_BAD_JOB.
+ */
+int mt_cli_find_model(const char *text, char **path, struct mt_error *error);
+
 /* How to ask the model in a checkpoint, for the end of a run. */
 void mt_cli_tell_how_to_ask(FILE *out, const char *checkpoint);
 

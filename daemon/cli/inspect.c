@@ -3,7 +3,6 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/size.h"
-#include "core/job/job.h"
 #include "daemon/cli/cli.h"
 
 #include <inttypes.h>
@@ -15,9 +14,10 @@ static const char usage[] =
     "\n"
     "Prints a model's tensors, types, metadata and tokenizer, and what of it is not supported. PATH is a "
     "Hugging\n"
-    "Face folder, a checkpoint, a GGUF file, a .safetensors file or its index; or ollama:NAME:TAG, or "
-    "Org/Model in\n"
-    "./models or the local hub cache.\n"
+    "Face folder, a checkpoint, the folder of a run or job (its final checkpoint, else its newest one), a "
+    "GGUF\n"
+    "file, a .safetensors file or its index; or ollama:NAME:TAG, or Org/Model in ./models or the local hub\n"
+    "cache.\n"
     "\n"
     "  --json   all of it as one JSON object\n"
     "\n"
@@ -116,7 +116,7 @@ int mt_cli_inspect(int argc, char **argv)
     struct mt_error error = {0};
     mt_autofree char *path = NULL;
     mt_autojson json_t *report = NULL;
-    int r = mt_job_find_model(argv[optind], &path, &error);
+    int r = mt_cli_find_model(argv[optind], &path, &error);
     if (r == 0)
         r = mt_inspect(path, &report, &error);
     if (r < 0)

@@ -1,6 +1,5 @@
 /* `megatrain render`: a conversation as the trainer sees it. */
 #include "core/base/cleanup.h"
-#include "core/job/job.h"
 #include "core/text/chat.h"
 #include "daemon/cli/cli.h"
 
@@ -154,7 +153,7 @@ int mt_cli_render(int argc, char **argv)
         fputs(usage, stdout);
         return 0;
     }
-    int r = request.model ? mt_job_find_model(request.model, &model, &error) : 0;
+    int r = request.model ? mt_cli_find_model(request.model, &model, &error) : 0;
     request.model = model;
     if (r == 0)
         r = mt_chat_open(request.template, request.model, &chat, &error);

@@ -1,7 +1,6 @@
 /* `megatrain tokenize`: a text as the trainer sees it, and back. */
 #include "core/base/cleanup.h"
 #include "core/base/size.h"
-#include "core/job/job.h"
 #include "core/text/tokenizer.h"
 #include "daemon/cli/cli.h"
 
@@ -160,7 +159,7 @@ int mt_cli_tokenize(int argc, char **argv)
         return 0;
     }
     mt_autofree char *model = NULL;
-    int r = strcmp(request.model, "bytes") == 0 ? 0 : mt_job_find_model(request.model, &model, &error);
+    int r = strcmp(request.model, "bytes") == 0 ? 0 : mt_cli_find_model(request.model, &model, &error);
     if (r == 0)
         r = mt_tokenizer_load(model ? model : request.model, &tokenizer, &error);
     if (r == 0)

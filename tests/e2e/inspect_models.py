@@ -49,6 +49,7 @@ def a_checkpoint_and_its_parts_are_shown():
     with Folder() as folder:
         folder.train(tiny(write_documents(folder / "data.jsonl", 8), steps=1, every=0), "run")
         shown = inspect(folder, "run/checkpoints/final")
+        equal(inspect(folder, "run") | {"path": None}, shown | {"path": None})
         equal((shown["kind"], shown["checkpoint"]["step"], shown["model"]["layers"]), ("checkpoint", 1, 2))
         equal((shown["tokenizer"]["kind"], shown["tokenizer"]["vocab_size"]), ("bytes", 259))
         equal(shown["problems"], [])
@@ -73,8 +74,16 @@ def what_is_not_supported_is_named():
         folder.write("model/pytorch_model.bin", "x")
         shown = inspect(folder, "model", code=65)
         assert any("pickle file" in one for one in shown["problems"]), shown["problems"]
-        folder.run("inspect", "absent", code=65, says=["cannot open absent"])
+        for command in (["inspect"], ["render", "--model"], ["tokenize", "--model"]):
+            folder.run(*command, "absent", code=65, says=["cannot open absent", "no model of that name"])
         folder.run("inspect", "a", "b", code=64)
+
+
+@case
+def a_folder_without_a_tokenizer_says_so():
+    with Folder() as folder:
+        shutil.copytree(os.path.join(GOLDEN, "llama_gqa_tied"), folder / "model")
+        assert any("no tokenizer" in note for note in inspect(folder, "model")["notes"])
 
 
 @case
