@@ -20,20 +20,30 @@ static int open_index(const struct mt_cuda_module *module, int index, const stru
     return module->open(index, &cuda, device, error);
 }
 
-/* The first that can be used; where there is none, what is wrong with the first. */
-static int open_first(const struct mt_cuda_module *module, const struct mt_device_options *options,
-                      struct mt_device **device, struct mt_error *error)
+/* The first that can be used; where there is none, the first: it says what is wrong. */
+static int choose_first(const struct mt_cuda_module *module, int *index, struct mt_error *error)
 {
     int count;
     const int code = module->count(&count, error);
+    *index = 0;
     if (code)
         return code;
     for (int i = 0; i < count; i++) {
         struct mt_cuda_device_description description;
-        if (module->describe(i, &description, NULL) == 0 && !description.unusable[0])
-            return open_index(module, i, options, device, error);
+        if (module->describe(i, &description, NULL) || description.unusable[0])
+            continue;
+        *index = i;
+        break;
     }
-    return open_index(module, 0, options, device, error);
+    return 0;
+}
+
+static int open_first(const struct mt_cuda_module *module, const struct mt_device_options *options,
+                      struct mt_device **device, struct mt_error *error)
+{
+    int index;
+    const int code = choose_first(module, &index, error);
+    return code ? code : open_index(module, index, options, device, error);
 }
 
 static int open_cuda(const char *number, const struct mt_device_options *options, struct mt_device **device,
@@ -70,6 +80,25 @@ static bool is_number(const char *text)
 {
     const size_t digits = strspn(text, "0123456789");
     return digits >= 1 && digits <= 4 && !text[digits];
+}
+
+size_t mt_device_gpu_bytes(const char *name)
+{
+    const struct mt_cuda_module *module;
+    struct mt_cuda_device_description description;
+    struct mt_error error;
+    int index = 0;
+    const bool numbered = !strncmp(name, "cuda:", 5) && is_number(name + 5);
+    if (!numbered && strcmp(name, "cuda") != 0 && strcmp(name, "auto") != 0)
+        return 0;
+    if (mt_cuda_module_load(&module, &error))
+        return 0;
+    if (numbered)
+        index = atoi(name + 5);
+    else if (choose_first(module, &index, &error))
+        return 0;
+    return module->describe(index, &description, &error) || description.unusable[0] ? 0
+                                                                                    : description.total_bytes;
 }
 
 int mt_device_open(const char *name, const struct mt_device_options *options, struct mt_device **device,

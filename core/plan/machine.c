@@ -221,7 +221,8 @@ static int choose_rates(const struct mt_job *job, const struct mt_plan_wish *wis
 int mt_plan_machine_choose(const struct mt_job *job, const struct mt_plan_wish *wish, bool measure,
                            struct mt_plan_machine *machine, struct mt_error *error)
 {
-    const bool gpu = wish->gpu_bytes > 0 || strncmp(job->device, "cuda", 4) == 0;
+    const size_t gpu_bytes = wish->gpu_bytes ? wish->gpu_bytes : mt_device_gpu_bytes(job->device);
+    const bool gpu = gpu_bytes > 0 || strncmp(job->device, "cuda", 4) == 0;
     const bool discrete = gpu || strcmp(job->device, "cpu-discrete") == 0;
     *machine = (struct mt_plan_machine){
         .host_memory = !discrete,
@@ -231,7 +232,7 @@ int mt_plan_machine_choose(const struct mt_job *job, const struct mt_plan_wish *
     };
     machine->available_bytes = wish->host_bytes ? wish->host_bytes : mt_memory_available();
     if (gpu) {
-        machine->device_bytes = wish->gpu_bytes ? wish->gpu_bytes : 24 * GIB;
+        machine->device_bytes = gpu_bytes ? gpu_bytes : 24 * GIB;
         const size_t all = machine->device_bytes, limit = job->memory.device_limit_bytes;
         machine->reserved_bytes = mt_size_min(GPU_RESERVED, all / 2);
         if (limit && limit < all - machine->reserved_bytes)

@@ -44,8 +44,9 @@ struct mt_plan_machine {
  * "dram_gbps"}: sizes as text or bytes, rates as numbers. Errors: MT_REASON_USAGE, naming the key. */
 int mt_plan_wish_from_json(const json_t *object, struct mt_plan_wish *wish, struct mt_error *error);
 
-/* The machine for a job. A GPU of which nothing is known is assumed to have 24 GiB. `measure`: rates that are
- * not given are measured, which takes some 50 ms. Errors: MT_REASON_DEVICE, MT_REASON_OUT_OF_MEMORY. */
+/* The machine for a job: with the GPU that the job's device names, or that of the wish; one of which nothing
+ * is known is assumed to have 24 GiB. `measure`: rates that are not given are measured, which takes some 50
+ * ms. Errors: MT_REASON_DEVICE, MT_REASON_OUT_OF_MEMORY. */
 int mt_plan_machine_choose(const struct mt_job *job, const struct mt_plan_wish *wish, bool measure,
                            struct mt_plan_machine *machine, struct mt_error *error);
 

@@ -135,15 +135,29 @@ def under_the_daemon_a_job_on_a_failing_device_is_started_again_and_completes():
 @case
 def under_the_daemon_a_full_device_fails_the_job_and_the_next_one_runs():
     with Folder() as folder, Daemon("--allow-path", folder.path, worker=WORKER,
-                                    environment=simulated(MEMORY="16M")) as daemon:
-        document = job(folder, steps=2)
-        document["model"].update(hidden_size=256, vocab_size=20000)
-        status, body = daemon.ask("POST", "/jobs", document)
+                                    environment=simulated(FAIL="cudaMalloc:2-:2")) as daemon:
+        status, body = daemon.ask("POST", "/jobs", job(folder, steps=2))
         equal(status, 201)
         until("the job failed", lambda: daemon.state_of(body["id"]) == "failed", seconds=60)
         failed = daemon.job(body["id"])
         equal(failed["reason"], "out_of_memory")
         assert "memory of cuda:0" in failed["error"]["message"], failed["error"]
+        status, body = daemon.ask("POST", "/jobs", job(folder, "cpu", steps=2))
+        equal(status, 201)
+        until("the next job completes", lambda: daemon.state_of(body["id"]) == "completed", seconds=60)
+
+
+@case
+def what_this_gpu_can_never_hold_is_refused_with_its_numbers():
+    with Folder() as folder, Daemon("--allow-path", folder.path, worker=WORKER,
+                                    environment=simulated(MEMORY="64M")) as daemon:
+        document = job(folder, steps=2)
+        document["model"].update(hidden_size=2048, vocab_size=20000)
+        for device in ("cuda", "auto"):
+            document["device"] = device
+            status, body = daemon.ask("POST", "/jobs", document)
+            equal(status, 422)
+            assert "the device needs" in body["errors"][0]["detail"] and "32.0 MiB" in body["errors"][0]["detail"], body
         status, body = daemon.ask("POST", "/jobs", job(folder, steps=2))
         equal(status, 201)
         until("the next job completes", lambda: daemon.state_of(body["id"]) == "completed", seconds=60)
