@@ -127,36 +127,36 @@ struct shape {
 };
 
 static const struct shape small_shapes[] = {
-    {"one token", 1, 1, 4, 1, 0, {0, 1}, {0}, 0, false, false},
-    {"17 tokens", 2, 2, 8, 1, 0, {0, 17}, {0}, 0, false, false},
-    {"grouped heads", 6, 2, 5, 1, 0, {0, 13}, {0}, 0, false, false},
-    {"documents, one of them empty", 3, 1, 4, 4, 0, {0, 7, 7, 8, 19}, {0}, 0, false, false},
-    {"window", 2, 1, 6, 2, 3, {0, 11, 16}, {0}, 0, false, false},
-    {"capped scores", 2, 1, 7, 1, 0, {0, 12}, {0}, 1.5, false, false},
-    {"window and capped scores", 4, 2, 3, 2, 5, {0, 3, 15}, {0}, 2, false, false},
-    {"linear biases", 4, 2, 6, 2, 0, {0, 9, 16}, {0}, 0, false, true},
-    {"linear biases and a window", 3, 3, 4, 1, 5, {0, 14}, {0}, 0, false, true},
+    {"one token", 1, 1, 4, 1, 0, {0, 1}, {0}, 0, false, false, false},
+    {"17 tokens", 2, 2, 8, 1, 0, {0, 17}, {0}, 0, false, false, false},
+    {"grouped heads", 6, 2, 5, 1, 0, {0, 13}, {0}, 0, false, false, false},
+    {"documents, one of them empty", 3, 1, 4, 4, 0, {0, 7, 7, 8, 19}, {0}, 0, false, false, false},
+    {"window", 2, 1, 6, 2, 3, {0, 11, 16}, {0}, 0, false, false, false},
+    {"capped scores", 2, 1, 7, 1, 0, {0, 12}, {0}, 1.5, false, false, false},
+    {"window and capped scores", 4, 2, 3, 2, 5, {0, 3, 15}, {0}, 2, false, false, false},
+    {"linear biases", 4, 2, 6, 2, 0, {0, 9, 16}, {0}, 0, false, true, false},
+    {"linear biases and a window", 3, 3, 4, 1, 5, {0, 14}, {0}, 0, false, true, false},
     {"rounded linear biases", 4, 2, 6, 2, 0, {0, 9, 16}, {0}, 0, false, true, true},
 };
 
 /* More than a block in every direction, and not by a whole number. */
 static const struct shape large_shapes[] = {
-    {"long document", 6, 2, 20, 1, 0, {0, 700}, {0}, 0, false, false},
-    {"long and short documents", 3, 3, 16, 4, 0, {0, 130, 133, 513, 720}, {0}, 0, false, false},
-    {"one head", 1, 1, 64, 2, 0, {0, 300, 597}, {0}, 0, false, false},
-    {"window", 4, 1, 24, 2, 150, {0, 411, 640}, {0}, 0, false, false},
-    {"small window", 2, 1, 8, 1, 7, {0, 600}, {0}, 0, false, false},
-    {"capped scores", 9, 3, 12, 1, 0, {0, 290}, {0}, 3, false, false},
-    {"linear biases", 6, 2, 12, 2, 0, {0, 411, 640}, {0}, 0, false, true},
+    {"long document", 6, 2, 20, 1, 0, {0, 700}, {0}, 0, false, false, false},
+    {"long and short documents", 3, 3, 16, 4, 0, {0, 130, 133, 513, 720}, {0}, 0, false, false, false},
+    {"one head", 1, 1, 64, 2, 0, {0, 300, 597}, {0}, 0, false, false, false},
+    {"window", 4, 1, 24, 2, 150, {0, 411, 640}, {0}, 0, false, false, false},
+    {"small window", 2, 1, 8, 1, 7, {0, 600}, {0}, 0, false, false, false},
+    {"capped scores", 9, 3, 12, 1, 0, {0, 290}, {0}, 3, false, false, false},
+    {"linear biases", 6, 2, 12, 2, 0, {0, 411, 640}, {0}, 0, false, true, false},
     {"rounded linear biases", 6, 2, 12, 2, 0, {0, 411, 640}, {0}, 0, false, true, true},
 };
 
 static const struct shape decoding_shapes[] = {
-    {"one new token", 4, 2, 16, 1, 0, {0, 1}, {0, 300}, 0, true, false},
-    {"two documents", 3, 1, 9, 2, 0, {0, 1, 4}, {0, 17, 160}, 0, true, false},
-    {"window", 2, 2, 8, 1, 20, {0, 5}, {0, 140}, 0, true, false},
-    {"keys that start later", 2, 1, 8, 1, 0, {0, 2}, {3, 30}, 0, true, false},
-    {"linear biases", 3, 1, 9, 2, 0, {0, 1, 4}, {0, 17, 160}, 0, true, true},
+    {"one new token", 4, 2, 16, 1, 0, {0, 1}, {0, 300}, 0, true, false, false},
+    {"two documents", 3, 1, 9, 2, 0, {0, 1, 4}, {0, 17, 160}, 0, true, false, false},
+    {"window", 2, 2, 8, 1, 20, {0, 5}, {0, 140}, 0, true, false, false},
+    {"keys that start later", 2, 1, 8, 1, 0, {0, 2}, {3, 30}, 0, true, false, false},
+    {"linear biases", 3, 1, 9, 2, 0, {0, 1, 4}, {0, 17, 160}, 0, true, true, false},
     {"rounded linear biases", 3, 1, 9, 2, 0, {0, 1, 4}, {0, 17, 560}, 0, true, true, true},
 };
 
