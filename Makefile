@@ -170,6 +170,8 @@ bench-run: all $(bench_programs) $(helper_programs)
 asan: packages
 	@$(MAKE) check-run BUILD=$(BUILD)/asan SANITIZE=address,undefined OPTIMISE='-O1 -g'
 
+# tests/fuzz/build.mk has `make fuzz`.
+
 # Races are looked for where threads are: the pool, the device's streams, the executor, the queue.
 tsan_floors := base device stream plan queue
 tsan: packages
@@ -209,6 +211,7 @@ help:
 	@echo "make bench        measure; each figure beside its limit"
 	@echo "make lint         formatting, analysers, and the layering of the source folders"
 	@echo "make asan, tsan   the tests under AddressSanitizer and UBSan, or ThreadSanitizer"
+	@echo "make fuzz         random files for the readers, FUZZ_SECONDS (30) each, under libFuzzer and the sanitizers"
 	@echo "make install      to \$$(DESTDIR)\$$(PREFIX), by default /usr/local"
 	@echo "make clean        remove $(BUILD)/"
 	@echo "Variables: TESTS='words' runs only tests with such names; V=1 shows the commands; BUILD=folder; CC, CFLAGS, LDFLAGS; WERROR=1."
@@ -300,6 +303,8 @@ $(helper_programs) $(bench_programs): $(BUILD)/%: $(BUILD)/obj/%.o $(core_archiv
 	$(say) LINK $@
 	@mkdir -p $(@D)
 	$(quiet)$(link) $(SERVER_LIBS) $(CLI_LIBS) $(CORE_LIBS) -ldl
+
+include tests/fuzz/build.mk
 
 .SECONDARY:
 -include $(patsubst %.o,%.d,$(core_objects) $(call objects,$(server_sources) $(worker_sources) $(cli_sources) \

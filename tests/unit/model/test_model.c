@@ -258,6 +258,25 @@ static void freezing_by_globs_moves_what_is_trained_together(void **state)
     mt_model_free(model);
 }
 
+/* Angles that are rounded to bfloat16, or positions that are, make neighbours far out the same one. */
+static void rotary_angles_are_exact_far_out_in_a_long_text(void **state)
+{
+    enum { LONG = 131072, DIM = 64, HALF = DIM / 2 };
+    (void)state;
+    const struct mt_rope rope = {
+        .type = MT_ROPE_DEFAULT, .theta = 10000, .rotary_dim = DIM, .attention_factor = 1};
+    float *cosines = malloc(2 * sizeof *cosines * LONG * HALF), *sines = cosines + (size_t)LONG * HALF;
+    assert_non_null(cosines);
+    mt_rope_tables(&rope, LONG, LONG, cosines, sines);
+    for (size_t p = LONG - 300; p < LONG; p++)
+        for (size_t i = 0; i < HALF; i++) {
+            const long double angle = (long double)p * powl(10000, -2.0L * (long double)i / DIM);
+            assert_true(fabsl((long double)cosines[p * HALF + i] - cosl(angle)) < 1e-7L);
+            assert_true(fabsl((long double)sines[p * HALF + i] - sinl(angle)) < 1e-7L);
+        }
+    free(cosines);
+}
+
 /* Llama 3.1's rope_scaling, frequencies as transformers 5.24 gives them for dim 128, theta 500000. */
 static void llama3_scaling_is_that_of_transformers(void **state)
 {
@@ -301,6 +320,7 @@ int main(void)
         cmocka_unit_test(a_job_with_a_strange_key_is_a_bad_job),
         cmocka_unit_test(freezing_by_globs_moves_what_is_trained_together),
         cmocka_unit_test(llama3_scaling_is_that_of_transformers),
+        cmocka_unit_test(rotary_angles_are_exact_far_out_in_a_long_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,7 @@
+#include "tests/fuzz/fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    mt_fuzz_rows(data, bytes, MT_FORMAT_CSV, MT_COMPRESSION_NONE);
+    return 0;
+}
