@@ -34,6 +34,8 @@ pack() {
         grep -vE '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so|cuda|cublas' | while read -r library; do
         cp -L "$library" "$to/lib/"
     done
+    # What they need in turn is much (OpenBLAS, and all that curl draws in), and shrinks to a third.
+    tar -C "$to" -czf "$to/lib.tar.gz" lib && rm -rf "$to/lib" || exit 74
     local kib
     kib=$(du -sk "$to" | cut -f1)
     echo "$to: $((kib / 1024)) MiB; copy it to the machine and run check.sh in it"
@@ -51,17 +53,18 @@ esac
 
 # ---- where things are ----
 
-if [ -d "$here/build" ]; then
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+if [ -f "$here/lib.tar.gz" ]; then
     root=$here build=$here/build
-    export LD_LIBRARY_PATH=$here/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    tar -C "$work" -xzf "$here/lib.tar.gz" || exit 1
+    export LD_LIBRARY_PATH=$work/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 else
     root=$(cd "$here/../.." && pwd)
     build=${MT_BUILD:-$root/build}
 fi
 cd "$root" || exit 1
 export MEGATRAIN_CUDA_MODULE=${MEGATRAIN_CUDA_MODULE:-$build/megatrain-$([ -n "$tiny" ] && echo cudasim || echo cuda).so}
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
 failed=0
 
 left() { echo $((limit_seconds - (SECONDS - start))); }
