@@ -202,7 +202,8 @@ static int read_columns(const struct entry *entry, struct mt_arena *arena, struc
         columns->rejected = "rejected";
     /* A prompt alone is a document: that is how registries name plain text. */
     if (!prompt_chosen && !turns && !mt_columns_prefer(columns) && columns->prompt && *columns->prompt &&
-        !*columns->response && !*columns->messages && !columns->text) {
+        (!columns->response || !*columns->response) && (!columns->messages || !*columns->messages) &&
+        !columns->text) {
         columns->text = columns->prompt;
         columns->prompt = "";
     }

@@ -17,7 +17,7 @@ static inline void mt_shuffle(uint64_t key, uint32_t *order, size_t count)
     struct mt_random random = {.key = key};
     for (size_t i = 0; i < count; i++) {
         const size_t other = (size_t)mt_random_below(&random, i + 1); /* inside out: no first pass */
-        if (other < i) /* else the place holds nothing yet */
+        if (other < i)
             order[i] = order[other];
         order[other] = (uint32_t)i;
     }

@@ -213,7 +213,7 @@ bool mt_gguf_integer(const struct mt_gguf_value *value, size_t i, int64_t *integ
         return bits <= INT64_MAX;
     case MT_GGUF_I8:
         item_at(value, i, &bits);
-        *integer = (int8_t)bits;
+        *integer = bits < 0x80 ? (int64_t)bits : (int64_t)bits - 0x100;
         return true;
     case MT_GGUF_I16:
         item_at(value, i, &bits);

@@ -113,10 +113,12 @@ int main(int argc, char **argv)
             free(text);
             continue;
         }
-        texts = reallocarray(texts, count + 1, sizeof *texts);
-        lengths = reallocarray(lengths, count + 1, sizeof *lengths);
-        if (!texts || !lengths)
+        char **more_texts = reallocarray(texts, count + 1, sizeof *texts);
+        size_t *more_lengths = more_texts ? reallocarray(lengths, count + 1, sizeof *lengths) : NULL;
+        if (!more_lengths)
             return 70;
+        texts = more_texts;
+        lengths = more_lengths;
         texts[count] = text;
         lengths[count++] = bytes;
     }

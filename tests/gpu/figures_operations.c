@@ -105,7 +105,8 @@ static void attention_lines(struct figures *f, const struct shape *s)
     a.lse = memory[4];
     a.workspace = memory[5];
     /* Half of the square of each document. */
-    const double flops = 2 * 2.0 * (double)q * (double)(t / 2) * (double)(t / 2);
+    const size_t half = t / 2;
+    const double flops = 2 * 2.0 * (double)q * (double)half * (double)half;
     line(f, s, "attention, 2 documents", figures_time(f, "attention", attention_call, &a), flops, 0);
     const struct mt_attention_backward_args b = {
         .forward = a, .dout = memory[6], .dq = memory[7], .dk = memory[8], .dv = memory[9]};

@@ -24,7 +24,8 @@ FLOORS = [
 OTHERS = {
     "api": ["core/base", "core/job", "core/queue"],
     "daemon/megatraind": ["api", "core/base", "core/job", "core/queue"],
-    "gpu": ["core/base", "core/device/device.h", "core/device/module.h", "core/device/collective.h"],
+    "gpu": ["core/base", "core/device/device.h", "core/device/module.h", "core/device/collective.h",
+            "core/device/cuda_memory.h"],
 }
 
 # Tests may look at everything.

@@ -23,7 +23,9 @@ static char *rows_of(const char *path, struct mt_error *error)
         const struct mt_value document = {.key = "", .text = row.text, .bytes = row.bytes};
         for (const struct mt_value *cell = row.object ? row.object->first : &document; cell;
              cell = cell->next) {
-            text = realloc(text, used + cell->key_bytes + cell->bytes + 3);
+            char *longer = realloc(text, used + cell->key_bytes + cell->bytes + 3);
+            assert_non_null(longer);
+            text = longer;
             memcpy(text + used, cell->key, cell->key_bytes);
             text[used + cell->key_bytes] = '=';
             if (cell->bytes)
