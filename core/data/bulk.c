@@ -158,12 +158,12 @@ int mt_bulk_map(struct mt_bulk *bulk, const char *folder, const char *name, uint
     mt_autofree char *path = mt_path_join(folder, name);
     if (!path)
         return no_memory(error);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a pipe is not waited for */
     struct stat status;
     if (fd < 0)
         return mt_error_set_errno(error, MT_REASON_IO, "cannot read %s", path);
     bulk->fd = fd + 1;
-    if (fstat(fd, &status) < 0 || (uint64_t)status.st_size != bytes)
+    if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) || (uint64_t)status.st_size != bytes)
         return mt_error_set(error, -EINVAL, MT_REASON_IO, "%s has another size than it should have", path);
     return bytes ? map(bulk, error) : 0;
 }

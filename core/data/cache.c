@@ -154,7 +154,9 @@ static bool load(const char *folder, const char *index, struct mt_dataset *datas
     mt_autofree char *data = NULL;
     size_t bytes;
     struct header header;
-    if (mt_file_read(index, (size_t)1 << 30, &data, &bytes, NULL) < 0 ||
+    struct stat status;
+    if (stat(index, &status) < 0 || !S_ISREG(status.st_mode) ||
+        mt_file_read(index, (size_t)1 << 30, &data, &bytes, NULL) < 0 ||
         !take_index(data, bytes, &header, dataset))
         return false;
     for (size_t i = 0; i < MT_SAMPLES_NUM_ARRAYS; i++) {

@@ -99,6 +99,7 @@ int main(int argc, char **argv)
     const char *name = argc > 1 ? argv[1] : NULL;
     mt_blas_start_alone(argv);
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like any other */
+    signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
     if (!name) {
         print_help();
         return 64;

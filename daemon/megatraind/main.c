@@ -146,6 +146,7 @@ static int block_signals(struct mt_error *error)
     sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGCHLD);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
         return mt_error_set_errno(error, MT_REASON_INTERNAL, "cannot block signals");
     int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);

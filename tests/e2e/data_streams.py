@@ -55,6 +55,34 @@ def data_that_outgrows_memory_is_kept_and_gives_the_same_run():
 
 
 @case
+def what_stands_in_the_place_of_a_kept_file_is_neither_waited_for_nor_believed():
+    with Folder() as folder:
+        document = tiny(write_large(folder / "large.jsonl"), steps=1)
+        document["dataset"].update(max_seq_len=256, val_size=2)
+        folder.train(document, "first", **cached(folder))
+        [name] = entries(folder)
+        for file in ("ids", "index"):
+            path = os.path.join(folder / "cache", name, file)
+            for make in (os.mkfifo, lambda link: os.symlink("/dev/zero", link)):
+                os.unlink(path)
+                make(path)
+                run = f"after-{file}-{make.__name__.strip('<>')}"
+                folder.train(document, run, **cached(folder))
+                same_runs(folder / run, folder / "first")
+                assert os.path.isfile(path) and not os.path.islink(path)
+
+
+@case
+def a_limit_on_the_size_of_files_is_an_error_that_leaves_nothing():
+    with Folder() as folder:
+        document = tiny(write_large(folder / "large.jsonl"), steps=1)
+        limited = ["bash", "-c", 'ulimit -f 10000; exec "$@"', "limited"]
+        folder.run("train", folder.job(document), "--output-dir", "run", code=74, prefix=limited,
+                   says=["File too large", "MEGATRAIN_CACHE_DIR"], **cached(folder))
+        equal(entries(folder), [])
+
+
+@case
 def small_data_leaves_nothing_in_the_cache():
     with Folder() as folder:
         folder.train(tiny(write_documents(folder / "d.jsonl", 20), steps=2), "run", **cached(folder))
