@@ -81,6 +81,11 @@ static float *logits_of(const struct bed *bed, struct mt_batch *batch)
     return logits;
 }
 
+static bool same_bits(const void *one, const void *other, size_t bytes)
+{
+    return memcmp(one, other, bytes) == 0;
+}
+
 /* Through one layer a token is felt by the `window` tokens from itself on, and by no other. */
 static void a_window_ends_at_its_edge(void **state)
 {
@@ -103,7 +108,7 @@ static void a_window_ends_at_its_edge(void **state)
         batch->sequences[0].ids[changed] = (batch->sequences[0].ids[changed] + 1) % VOCAB;
         float *after = logits_of(&bed, batch);
         for (size_t t = 0; t < TOKENS; t++) {
-            const bool same = memcmp(before + t * VOCAB, after + t * VOCAB, VOCAB * sizeof(float)) == 0;
+            const bool same = same_bits(before + t * VOCAB, after + t * VOCAB, VOCAB * sizeof(float));
             const bool seen = t >= changed && t < changed + window;
             if (same == seen)
                 fail_msg("window %zu: token %zu %s token %zu", window, t, seen ? "does not see" : "sees",
