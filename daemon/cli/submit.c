@@ -180,7 +180,7 @@ int mt_cli_submit(int argc, char **argv)
     mt_autojson json_t *document = NULL;
     struct mt_lines *lines = NULL;
     int code = read_options(argc, argv, &submission);
-    if (code)
+    if (code || !submission.job.file)
         return code < 0 ? 0 : code;
     code = prepare(&submission, &document, &lines);
     if (code == 0 && mt_client_open(&client, &error) < 0) {
