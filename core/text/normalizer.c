@@ -62,19 +62,25 @@ static const struct {
     uint32_t first, last;
 } later[] = {
     {0x7fd, 0x7fd},     {0x897, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},
-    {0xd3b, 0xd3c},     {0xeba, 0xeba},     {0x11a7, 0x11a7},   {0x1715, 0x1715},   {0x1abf, 0x1ace},
-    {0x1df6, 0x1dfa},   {0x32ff, 0x32ff},   {0xa7f2, 0xa7f4},   {0xa82c, 0xa82c},   {0xab69, 0xab69},
-    {0x105c0, 0x105f3}, {0x10781, 0x107ba}, {0x10d24, 0x10d27}, {0x10d69, 0x10d6d}, {0x10eab, 0x10eac},
-    {0x10efc, 0x10eff}, {0x10f46, 0x10f50}, {0x10f82, 0x10f85}, {0x11070, 0x11070}, {0x1133b, 0x1133b},
-    {0x11380, 0x113ff}, {0x1145e, 0x1145e}, {0x11839, 0x1183a}, {0x11930, 0x11943}, {0x119e0, 0x119e0},
-    {0x11a34, 0x11a34}, {0x11a47, 0x11a47}, {0x11a99, 0x11a99}, {0x11d42, 0x11d45}, {0x11d97, 0x11d97},
-    {0x11f41, 0x11f42}, {0x16100, 0x16139}, {0x16d40, 0x16d79}, {0x16ff0, 0x16ff1}, {0x1ccd6, 0x1ccf9},
-    {0x1e030, 0x1e06d}, {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef},
-    {0x1e4ec, 0x1e4ef}, {0x1e5ee, 0x1e5ef}, {0x1f16c, 0x1f16c}, {0x1fbf0, 0x1fbf9},
+    {0xd3b, 0xd3c},     {0xeba, 0xeba},     {0x1715, 0x1715},   {0x1abf, 0x1ace},   {0x1df6, 0x1dfa},
+    {0x32ff, 0x32ff},   {0xa7f2, 0xa7f4},   {0xa82c, 0xa82c},   {0xab69, 0xab69},   {0x105c0, 0x105f3},
+    {0x10781, 0x107ba}, {0x10d24, 0x10d27}, {0x10d69, 0x10d6d}, {0x10eab, 0x10eac}, {0x10efc, 0x10eff},
+    {0x10f46, 0x10f50}, {0x10f82, 0x10f85}, {0x11070, 0x11070}, {0x1133b, 0x1133b}, {0x11380, 0x113ff},
+    {0x1145e, 0x1145e}, {0x11839, 0x1183a}, {0x11930, 0x11943}, {0x119e0, 0x119e0}, {0x11a34, 0x11a34},
+    {0x11a47, 0x11a47}, {0x11a99, 0x11a99}, {0x11d42, 0x11d45}, {0x11d97, 0x11d97}, {0x11f41, 0x11f42},
+    {0x16100, 0x16139}, {0x16d40, 0x16d79}, {0x16ff0, 0x16ff1}, {0x1ccd6, 0x1ccf9}, {0x1e030, 0x1e06d},
+    {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef}, {0x1e4ec, 0x1e4ef},
+    {0x1e5ee, 0x1e5ef}, {0x1f16c, 0x1f16c}, {0x1fbf0, 0x1fbf9},
 };
 
-static bool is_later(uint32_t character)
+/* U+11A7 stands just below the first final consonant of Hangul: it composes with nothing, but utf8proc takes
+ * it into the syllable before it. */
+#define BEFORE_FINAL_CONSONANTS 0x11a7
+
+static bool is_left_alone(uint32_t character, bool newest)
 {
+    if (character == BEFORE_FINAL_CONSONANTS || newest)
+        return character == BEFORE_FINAL_CONSONANTS;
     for (size_t i = 0; i < sizeof later / sizeof *later && later[i].first <= character; i++)
         if (character <= later[i].last)
             return true;
@@ -82,7 +88,7 @@ static bool is_later(uint32_t character)
 }
 
 /* Where such a character begins at or after `from`, or the end of the text; its length. */
-static size_t next_later(struct mt_view text, size_t from, size_t *length)
+static size_t next_left_alone(struct mt_view text, size_t from, bool newest, size_t *length)
 {
     *length = 0;
     while (from < text.bytes) {
@@ -92,7 +98,7 @@ static size_t next_later(struct mt_view text, size_t from, size_t *length)
         }
         uint32_t character;
         const int next = mt_utf8_next(text.text + from, text.bytes - from, &character);
-        if (next > 0 && is_later(character)) {
+        if (next > 0 && is_left_alone(character, newest)) {
             *length = (size_t)next;
             return from;
         }
@@ -131,10 +137,8 @@ static int apply_form_to_part(const struct step *step, struct mt_view text, stru
 static int apply_form(const struct step *step, struct mt_view text, struct mt_mapped *out)
 {
     int r = 0;
-    if (step->newest)
-        return apply_form_to_part(step, text, out);
     for (size_t done = 0, length; r == 0 && done < text.bytes;) {
-        const size_t end = next_later(text, done, &length);
+        const size_t end = next_left_alone(text, done, step->newest, &length);
         if (end > done)
             r = apply_form_to_part(step, mt_view_part(text, done, end - done), out);
         if (r == 0)
