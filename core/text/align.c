@@ -2,7 +2,7 @@
  * ("<0x0A>"), or the unknown token: for what no token is written at, up to where the next token is. */
 #include "core/text/align.h"
 
-#include "core/base/size.h"
+#include "core/text/byte_alphabet.h"
 #include "core/text/utf8.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ static bool is_byte(const struct mt_vocab *vocab, int32_t id)
         return false;
     size_t bytes;
     const char *text = mt_vocab_text(vocab, id, &bytes);
-    return bytes == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>';
+    return mt_byte_token_byte(text, bytes) >= 0;
 }
 
 static size_t character_at(struct mt_view word, size_t at)

@@ -1,5 +1,7 @@
 #include "core/text/byte_alphabet.h"
 
+#include <string.h>
+
 /* The first and last of each run of bytes that are not printable, and the character of the first. */
 static const struct {
     uint8_t first, last;
@@ -24,4 +26,21 @@ int mt_byte_alphabet_byte(uint32_t character)
             return -1;
     }
     return character < 0x100 ? (int)character : -1;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+int mt_byte_token_byte(const char *text, size_t bytes)
+{
+    if (bytes != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
+        return -1;
+    const int high = hex_digit(text[3]), low = hex_digit(text[4]);
+    return high < 0 || low < 0 ? -1 : high << 4 | low;
 }

@@ -110,24 +110,15 @@ static bool to_bytes(const char *text, size_t bytes, struct mt_text *out)
     return true;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* What a token decodes to. */
 static int piece_of(const struct decoding *decoding, const char *text, size_t bytes, struct mt_text *out)
 {
     if (decoding->byte_level && to_bytes(text, bytes, out))
         return 0;
     out->bytes = 0;
-    if (decoding->byte_fallback && bytes == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>' &&
-        hex_digit(text[3]) >= 0 && hex_digit(text[4]) >= 0)
-        return mt_text_append(out, &(char){(char)(hex_digit(text[3]) << 4 | hex_digit(text[4]))}, 1);
+    const int byte = decoding->byte_fallback ? mt_byte_token_byte(text, bytes) : -1;
+    if (byte >= 0)
+        return mt_text_append(out, &(char){(char)byte}, 1);
     int r = mt_text_append(out, "", 0);
     const size_t length = decoding->from ? strlen(decoding->from) : 0;
     for (size_t done = 0; r == 0 && done < bytes;) {

@@ -1,7 +1,9 @@
 /* Normalising as the library `sentencepiece` does, and from there to one of the two models. */
 #include "core/text/sentencepiece.h"
 
+#include "core/base/size.h"
 #include "core/text/align.h"
+#include "core/text/byte_alphabet.h"
 #include "core/text/sentencepiece_internal.h"
 #include "core/text/utf8.h"
 
@@ -196,11 +198,9 @@ static bool crosses_blanks(const char *text, size_t bytes)
 static int read_byte_piece(struct mt_sentencepiece *model, int32_t id, const char *text, size_t bytes,
                            struct mt_error *error)
 {
-    unsigned byte;
-    char end, copy[8] = {0};
-    memcpy(copy, text, bytes < 7 ? bytes : 7);
-    if (bytes != 6 || sscanf(copy, "<0x%2X%c", &byte, &end) != 2 || end != '>')
-        return bad_model(error, "the byte piece \"%.*s\" is none", (int)bytes, text);
+    const int byte = mt_byte_token_byte(text, bytes);
+    if (byte < 0)
+        return bad_model(error, "the byte piece \"%.*s\" is none", (int)mt_size_min(bytes, 40), text);
     model->byte_ids[byte] = id;
     return 0;
 }

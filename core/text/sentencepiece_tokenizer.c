@@ -4,6 +4,8 @@
 #include "core/text/sentencepiece_tokenizer.h"
 
 #include "core/base/cleanup.h"
+#include "core/base/size.h"
+#include "core/text/byte_alphabet.h"
 #include "core/text/pipeline.h"
 #include "core/text/sentencepiece_file.h"
 #include "core/text/side_tokens.h"
@@ -72,16 +74,22 @@ static bool flag(const json_t *config, const char *key, bool absent)
     return json_is_boolean(value) ? json_is_true(value) : absent;
 }
 
+static int32_t find_piece(const void *context, const char *text, size_t bytes)
+{
+    const struct mt_sentencepiece_file *file = context;
+    for (size_t i = 0; i < file->count; i++)
+        if (file->pieces[i].bytes == bytes && memcmp(file->pieces[i].text, text, bytes) == 0)
+            return (int32_t)i;
+    return MT_TOKEN_NONE;
+}
+
 /* An id by its text: an added token's, or a piece's. */
 static int32_t find_text(const struct loading *loading, const char *text, size_t bytes)
 {
     for (size_t i = 0; i < loading->side.count; i++)
         if (loading->side.list[i].bytes == bytes && memcmp(loading->side.list[i].text, text, bytes) == 0)
             return (int32_t)loading->side.list[i].id;
-    for (size_t i = 0; i < loading->file.count; i++)
-        if (loading->file.pieces[i].bytes == bytes && memcmp(loading->file.pieces[i].text, text, bytes) == 0)
-            return (int32_t)i;
-    return MT_TOKEN_NONE;
+    return find_piece(&loading->file, text, bytes);
 }
 
 static int32_t find_name(void *context, const char *text)
@@ -120,11 +128,9 @@ static bool is_findable(unsigned char type)
 /* What a piece decodes to. */
 static int decoded(const struct mt_sentencepiece_file_piece *piece, struct mt_text *out)
 {
-    unsigned byte;
-    char copy[8] = {0};
-    memcpy(copy, piece->text, piece->bytes < 7 ? piece->bytes : 7);
+    const int byte = piece->type == MT_PIECE_BYTE ? mt_byte_token_byte(piece->text, piece->bytes) : -1;
     out->bytes = 0;
-    if (piece->type == MT_PIECE_BYTE && sscanf(copy, "<0x%2X>", &byte) == 1)
+    if (byte >= 0)
         return mt_text_append(out, &(char){(char)byte}, 1);
     int r = mt_text_append(out, "", 0);
     for (size_t i = 0; r == 0 && i < piece->bytes;) {
@@ -151,8 +157,8 @@ static int add_pieces(struct loading *loading)
             r = mt_vocab_add(&tokenizer->vocab, (int32_t)i, piece->text, piece->bytes,
                              is_findable(piece->type));
         if (r == -EEXIST)
-            r = bad_model(loading->error, "the piece \"%.*s\" is there twice", (int)(piece->bytes % 40),
-                          piece->text);
+            r = bad_model(loading->error, "the piece \"%.*s\" is there twice",
+                          (int)mt_size_min(piece->bytes, 40), piece->text);
         if (r == 0)
             r = decoded(piece, &scratch);
         if (r == 0)
@@ -220,15 +226,6 @@ static int add_own_names(struct loading *loading)
                                                                           .named = true,
                                                                           .special = true});
     return r < 0 ? no_memory(loading->error) : 0;
-}
-
-static int32_t find_piece(const void *context, const char *text, size_t bytes)
-{
-    const struct mt_sentencepiece_file *file = context;
-    for (size_t i = 0; i < file->count; i++)
-        if (file->pieces[i].bytes == bytes && memcmp(file->pieces[i].text, text, bytes) == 0)
-            return (int32_t)i;
-    return MT_TOKEN_NONE;
 }
 
 static int add_all(struct loading *loading)

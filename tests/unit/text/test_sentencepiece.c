@@ -140,6 +140,14 @@ static void what_is_wrong_with_the_pieces_is_named(void **state)
     memcpy(data + bytes, "\x12\x03\x98\x02\x01", 5); /* byte_fallback */
     write_model(folder, data, bytes + 5);
     assert_refused(folder, "there is none for 0x00");
+    /* Of two characters between <0x and >, but no byte: numbers with a sign or a blank. */
+    static const char *const none[] = {"<0x-1>", "<0x+1>", "<0x 1>", "<0xg0>", "<0x1>", "<0x001>"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        more = bytes + piece(data + bytes, none[i], 0, 6);
+        memcpy(data + more, "\x12\x03\x98\x02\x01", 5);
+        write_model(folder, data, more + 5);
+        assert_refused(folder, "the byte piece");
+    }
     memcpy(data + bytes, "\x1a\x07\x12\x05\xff\xff\xff\xff\x00", 9); /* a trie of 4 GiB */
     write_model(folder, data, bytes + 9);
     assert_refused(folder, "precompiled_charsmap is damaged");
