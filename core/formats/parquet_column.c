@@ -327,6 +327,9 @@ static int begin_values(struct mt_parquet_column *column, int64_t encoding, stru
     bool fine = true;
     column->encoding = (enum encoding)encoding;
     column->bit = 0;
+    /* Those of the page before point into its bytes: a page without values has none. */
+    column->indices = (struct mt_parquet_rle){0};
+    column->delta = column->suffixes = (struct mt_parquet_delta){0};
     switch (encoding) {
     case PLAIN:
         return 0;
