@@ -43,8 +43,8 @@ static const char *find(const struct mt_charsmap *charsmap, const char *text, si
         if (!(unit >> 8 & 1))
             continue;
         const size_t value = at < charsmap->num_units ? charsmap->units[at] & 0x7fffffff : SIZE_MAX;
-        if (value >= charsmap->text_bytes)
-            break;
+        if (value >= charsmap->text_bytes || ((unsigned char)charsmap->texts[value] & 0xc0) == 0x80)
+            break; /* it lies elsewhere, or inside of a character */
         found = charsmap->texts + value;
         *length = i + 1;
     }
@@ -115,7 +115,9 @@ static int load(struct mt_charsmap *charsmap, const unsigned char *data, size_t 
         charsmap->units[i] = little_endian(data + 4 + 4 * i);
     memcpy(charsmap->texts, data + 4 + trie_bytes, charsmap->text_bytes);
     charsmap->texts[charsmap->text_bytes] = '\0';
-    return 0;
+    /* What comes after the normalizer goes by it that texts are UTF-8. */
+    return mt_utf8_find_ill_formed(charsmap->texts, charsmap->text_bytes) == charsmap->text_bytes ? 0
+                                                                                                  : -EINVAL;
 }
 
 int mt_charsmap_new(const void *data, size_t bytes, struct mt_charsmap **result, struct mt_error *error)

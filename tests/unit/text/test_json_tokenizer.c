@@ -388,6 +388,7 @@ static void damaged_normalization_rules_are_refused_or_harmless(void **state)
     assert_refused(state, RULES("!!!!"), "precompiled_charsmap is damaged");
     assert_refused(state, RULES("/////w=="), "precompiled_charsmap is damaged");
     assert_refused(state, RULES("BAAAAA=="), "precompiled_charsmap is damaged");
+    assert_refused(state, RULES("BAAAAAAAAAD/AA=="), "precompiled_charsmap is damaged"); /* no UTF-8 */
 
     struct mt_error error = {0};
     struct mt_test_folder *folder = *state;
