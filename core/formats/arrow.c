@@ -70,7 +70,7 @@ const uint8_t *mt_arrow_bytes(const struct mt_arrow *arrow, struct mt_arrow_buff
         no_memory(arrow, error);
         return NULL;
     }
-    if (mt_data_file_read(buffer->file, buffer->data, (size_t)window, buffer->offset + offset, error) < 0)
+    if (mt_data_file_read(arrow->file, buffer->data, (size_t)window, buffer->offset + offset, error) < 0)
         return NULL;
     buffer->begin = offset;
     buffer->held = window;
@@ -285,7 +285,6 @@ static int next_buffer(struct batch *batch, struct mt_arrow_buffer *buffer)
                    bytes = mt_flat_number(batch->message, at + 8, 8);
     if (offset > batch->body_bytes || bytes > batch->body_bytes - offset)
         return damaged(arrow, "a buffer lies outside of its record batch", batch->error);
-    buffer->file = arrow->file;
     buffer->offset = batch->body + offset;
     buffer->bytes = bytes;
     buffer->begin = buffer->held = 0;

@@ -45,9 +45,8 @@ enum mt_arrow_type { /* as Schema.fbs numbers them */
 
 /* A buffer of the batch at hand. */
 struct mt_arrow_buffer {
-    const struct mt_data_file *file; /* NULL: all of it is in `data` */
-    uint64_t offset, bytes;          /* in the file; of the buffer */
-    uint8_t *data;                   /* all of it, or a window: [begin, begin + held) */
+    uint64_t offset, bytes; /* in the file; of the buffer */
+    uint8_t *data;          /* all of it, or a window: [begin, begin + held) */
     uint64_t begin, held;
     size_t capacity;
 };

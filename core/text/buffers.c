@@ -1,4 +1,4 @@
-/* Growing lists of ids and texts. */
+/* Growing lists of ids, places and texts. */
 #include "core/base/size.h"
 #include "core/text/tokenizer.h"
 #include "core/text/utf8.h"
@@ -48,6 +48,40 @@ void mt_ids_free(struct mt_ids *ids)
 {
     free(ids->data);
     *ids = (struct mt_ids){0};
+}
+
+static int grow_spans(struct mt_spans *spans, size_t more)
+{
+    void *moved = spans->data;
+    const int r = grow(&moved, spans->count, &spans->capacity, more, sizeof *spans->data);
+    spans->data = moved;
+    return r;
+}
+
+int mt_spans_append(struct mt_spans *spans, struct mt_span span, size_t count)
+{
+    if (grow_spans(spans, count) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        spans->data[spans->count++] = span;
+    return 0;
+}
+
+int mt_spans_copy(struct mt_spans *spans, const struct mt_span *data, size_t count)
+{
+    if (!count)
+        return 0;
+    if (grow_spans(spans, count) < 0)
+        return -ENOMEM;
+    memcpy(spans->data + spans->count, data, count * sizeof *data);
+    spans->count += count;
+    return 0;
+}
+
+void mt_spans_free(struct mt_spans *spans)
+{
+    free(spans->data);
+    *spans = (struct mt_spans){0};
 }
 
 int mt_text_append(struct mt_text *text, const char *data, size_t bytes)

@@ -1,33 +1,6 @@
 #include "core/text/mapped.h"
 
-#include "core/base/size.h"
 #include "core/text/utf8.h"
-
-#include <stdlib.h>
-
-int mt_spans_append(struct mt_spans *spans, struct mt_span span, size_t count)
-{
-    size_t needed, bytes;
-    if (!mt_size_add(spans->count, count, &needed))
-        return -ENOMEM;
-    if (needed > spans->capacity) {
-        const size_t capacity = mt_size_max(needed, mt_size_max(spans->capacity * 2, 64));
-        void *data = mt_size_mul(capacity, sizeof *spans->data, &bytes) ? realloc(spans->data, bytes) : NULL;
-        if (!data)
-            return -ENOMEM;
-        spans->data = data;
-        spans->capacity = capacity;
-    }
-    while (spans->count < needed)
-        spans->data[spans->count++] = span;
-    return 0;
-}
-
-void mt_spans_free(struct mt_spans *spans)
-{
-    free(spans->data);
-    *spans = (struct mt_spans){0};
-}
 
 void mt_mapped_free(struct mt_mapped *mapped)
 {
@@ -44,11 +17,8 @@ void mt_mapped_clear(struct mt_mapped *mapped)
 
 int mt_mapped_keep(struct mt_mapped *mapped, struct mt_view view, size_t offset, size_t bytes)
 {
-    if (mapped->tracked) {
-        for (size_t i = 0; i < bytes; i++)
-            if (mt_spans_append(&mapped->spans, view.spans[offset + i], 1) < 0)
-                return -ENOMEM;
-    }
+    if (mapped->tracked && bytes && mt_spans_copy(&mapped->spans, view.spans + offset, bytes) < 0)
+        return -ENOMEM;
     return mt_text_append(&mapped->text, view.text ? view.text + offset : NULL, bytes);
 }
 

@@ -56,8 +56,7 @@ static int put_form(const struct step *step, struct mt_view text, size_t offset,
 }
 
 /* Characters that came with Unicode 11 and later and are composed, decomposed or reordered: the reference
- * implementation goes by an older version, and leaves them where they are. U+11A7 stands just below the first
- * final consonant of Hangul: it composes with nothing, but utf8proc takes it into the syllable before it. */
+ * implementation goes by an older version, and leaves them where they are. */
 static const struct {
     uint32_t first, last;
 } later[] = {

@@ -187,24 +187,6 @@ static int encode_part(void *context, const char *text, size_t offset, size_t by
                           encode_normal_part, encoding);
 }
 
-static bool is_utf8(const char *text, size_t bytes)
-{
-    for (size_t i = 0; i < bytes;) {
-        uint64_t block;
-        if (bytes - i >= sizeof block &&
-            (memcpy(&block, text + i, sizeof block), !(block & UINT64_C(0x8080808080808080)))) {
-            i += sizeof block;
-            continue;
-        }
-        uint32_t character;
-        const int length = mt_utf8_next(text + i, bytes - i, &character);
-        if (length <= 0)
-            return false;
-        i += (size_t)length;
-    }
-    return true;
-}
-
 /* Ids put around the text: they come from no part of it. */
 static int push_around(struct encoding *encoding, const struct mt_ids *ids, size_t at)
 {
@@ -242,7 +224,7 @@ static int encode(const struct mt_tokenizer *base, const char *text, size_t byte
     int r = 0;
     fixed.tracked = spans;
     const bool as_utf8 = !encoding.tokenizer->sentencepiece; /* it has its own way */
-    if (spans || (as_utf8 && !is_utf8(text, bytes)))
+    if (spans || (as_utf8 && mt_utf8_find_ill_formed(text, bytes) < bytes))
         r = mt_mapped_begin(&fixed, text, bytes, as_utf8);
     if (r == 0 && fixed.text.data)
         encoding.whole = mt_mapped_view(&fixed);
@@ -318,13 +300,15 @@ static bool is_tokenizer_file(const char *name)
 
 static int open_file(struct mt_pipeline *tokenizer, int folder, const char *name)
 {
-    const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
+    struct stat status;
+    const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is passed over below */
     if (fd < 0)
         return errno == ENOENT ? 0 : -errno; /* a link to nothing */
-    char *copy = strdup(name);
+    const bool regular = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+    char *copy = regular && tokenizer->num_files < MT_PIPELINE_FILES ? strdup(name) : NULL;
     if (!copy) {
         close(fd);
-        return -ENOMEM;
+        return !regular ? 0 : tokenizer->num_files == MT_PIPELINE_FILES ? -E2BIG : -ENOMEM;
     }
     tokenizer->files[tokenizer->num_files].name = copy;
     tokenizer->files[tokenizer->num_files++].fd = fd;
@@ -339,7 +323,7 @@ static int open_files(struct mt_pipeline *tokenizer, const char *folder, struct 
                                   folder);
     int r = 0;
     for (const struct dirent *entry; r == 0 && (entry = readdir(directory)) != NULL;)
-        if (is_tokenizer_file(entry->d_name) && tokenizer->num_files < MT_PIPELINE_FILES)
+        if (is_tokenizer_file(entry->d_name))
             r = open_file(tokenizer, dirfd(directory), entry->d_name);
     closedir(directory);
     errno = -r;

@@ -38,8 +38,9 @@ struct mt_spans {
     size_t count, capacity;
 };
 int mt_spans_append(struct mt_spans *spans, struct mt_span span,
-                    size_t count);          /* `count` times; 0 or -ENOMEM */
-void mt_spans_free(struct mt_spans *spans); /* leaves {0} */
+                    size_t count); /* `count` times; 0 or -ENOMEM */
+int mt_spans_copy(struct mt_spans *spans, const struct mt_span *data, size_t count); /* appends; the same */
+void mt_spans_free(struct mt_spans *spans);                                          /* leaves {0} */
 
 #define MT_TOKEN_NONE (-1)
 
