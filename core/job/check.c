@@ -208,7 +208,8 @@ static void check_dataset(struct mt_job_reader *reader)
     require_one(reader, "/dataset", one_of,
                 "the data is missing: give dataset.path (a file or folder), dataset.name (an entry of "
                 "dataset_info.json) or dataset.mix (several of these)");
-    if (mt_reader_given(reader, "/dataset/mix_strategy") && !mt_reader_get(reader, "/dataset/mix"))
+    if (mt_reader_given(reader, "/dataset/mix_strategy") && !mt_reader_get(reader, "/dataset/mix") &&
+        !mt_reader_failed(reader, "/dataset/mix"))
         mt_reader_error(reader, MT_REASON_BAD_JOB, mt_reader_origin(reader, "/dataset/mix_strategy"), NULL,
                         "mix_strategy says how the data sets of dataset.mix are mixed, and there is no mix");
     const json_t *packing = mt_reader_get(reader, "/dataset/packing");

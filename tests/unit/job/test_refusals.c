@@ -107,6 +107,7 @@ static const struct refusal refusals[] = {
     {"dataset={mix: [{weight: 2}]}", "/dataset/mix/0", "either name or path", NULL},
     {"dataset={mix: [{name: a, weight: 0}]}", "/dataset/mix/0", "above 0", NULL},
     {"dataset={mix: [{name: a, wait: 2}]}", "/dataset/mix/0", "unknown key \"wait\"", NULL},
+    {"dataset={mix: [{name: a, weight: 0}], mix_strategy: concat}", "/dataset/mix/0", "above 0", NULL},
     {"dataset.mix=[{path: /}]", "/dataset/mix", "exclude each other", NULL},
     {"dataset.mix_strategy=concat", "/dataset/mix_strategy", "there is no mix", NULL},
     {"dataset.group_by_length=true", "/dataset/group_by_length", "needs packing: false", NULL},
