@@ -148,8 +148,9 @@ static int store_conversation(struct ingest *ingest, const struct job *job, size
         return 0;
     }
     count = mt_size_min(count, options->max_seq_len);
-    if (!has_target(encoded, count)) {
-        drop(stats, MT_DROP_NO_TARGET, row, "");
+    if (!has_target(encoded, count)) { /* all of it cut off, unless there was none before the cut */
+        const bool unwanted = encoded->learned.count && !has_target(encoded, encoded->ids.count);
+        drop(stats, MT_DROP_NO_TARGET, row, unwanted ? "none of its answers is to be learned" : "");
         return 0;
     }
     stats->truncated += overlong;
@@ -276,7 +277,7 @@ static int check_not_empty(const struct ingest *ingest, const struct mt_dataset_
 {
     static const char *const what[] = {
         [MT_DROP_EMPTY] = "without text",
-        [MT_DROP_NO_TARGET] = "without an answer within max_seq_len",
+        [MT_DROP_NO_TARGET] = "without an answer to learn within max_seq_len",
         [MT_DROP_OVERLONG] = "longer than max_seq_len",
         [MT_DROP_ORDER] = "with turns out of order",
         [MT_DROP_TEMPLATE] = "that the chat template refuses",
@@ -294,11 +295,13 @@ static int check_not_empty(const struct ingest *ingest, const struct mt_dataset_
     if (part->num_samples)
         return 0;
     char counts[MT_NUM_DROPS * (MT_DROP_WHY_BYTES + 100)] = "";
-    for (size_t i = 0, used = 0; i < MT_NUM_DROPS; i++)
+    for (size_t i = 0, used = 0; i < MT_NUM_DROPS; i++) {
+        const char *why =
+            ingest->dropped_before[i] ? "" : stats->dropped_why[i]; /* of another source's row */
         if (dropped[i])
             used += (size_t)snprintf(counts + used, sizeof counts - used, "%s%zu %s%s%s%s", used ? ", " : "",
-                                     dropped[i], what[i], *stats->dropped_why[i] ? " (the first: " : "",
-                                     stats->dropped_why[i], *stats->dropped_why[i] ? ")" : "");
+                                     dropped[i], what[i], *why ? " (the first: " : "", why, *why ? ")" : "");
+    }
     return mt_error_set(error, -ENODATA, MT_REASON_BAD_DATA,
                         "%s: none of the %zu rows has a token to learn: %s%s", first, rows, counts,
                         dropped[MT_DROP_NO_TARGET] || dropped[MT_DROP_OVERLONG]

@@ -196,6 +196,35 @@ static void rows_whose_answer_was_cut_off_are_dropped_and_counted(void **state)
     assert_refused(options, path, "none of the 4 rows has a token to learn");
 }
 
+/* The cut is blamed for what it cut off alone, and a row for itself alone. */
+static void it_is_said_why_there_is_nothing_to_learn(void **state)
+{
+    static const char unwanted[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"a\","
+        "\"loss_weight\":0}]}\n";
+    const char *path = write_file(state, "unwanted.jsonl", unwanted);
+    assert_refused(usual_options(), path, "(the first: none of its answers is to be learned)");
+    struct mt_dataset_options options = usual_options();
+    options.max_seq_len = 8;
+    options.overlong = MT_OVERLONG_ERROR; /* goes before */
+    assert_refused(options, path, "more than max_seq_len 8");
+
+    const char *empty = write_file(state, "empty.jsonl",
+                                   "{\"instruction\":\"Q\",\"output\":\"\"}\n"
+                                   "{\"instruction\":\"Q\",\"output\":\"A\"}\n");
+    const struct mt_job_mix_part parts[] = {{.paths = &empty, .num_paths = 1, .weight = 1},
+                                            {.paths = &path, .num_paths = 1, .weight = 1}};
+    struct mt_error error = {0};
+    struct fixture fixture;
+    options = usual_options();
+    options.mix = parts;
+    options.num_mix = 2;
+    assert_true(try_open(&fixture, options, NULL, &error) < 0);
+    mt_assert_mentions(error.message, "unwanted.jsonl: none of the 1 rows has a token to learn");
+    assert_null(strstr(error.message, "the last answer is empty")); /* of the other part */
+    free_fixture(&fixture);
+}
+
 static void documents_without_text_are_dropped_and_counted(void **state)
 {
     struct fixture fixture = open_dataset(
@@ -376,6 +405,7 @@ int main(void)
         mt_test_in_folder(overlong_answers_are_truncated_dropped_or_refused),
         mt_test_in_folder(overlong_rows_of_text_are_windowed_dropped_or_refused),
         mt_test_in_folder(rows_whose_answer_was_cut_off_are_dropped_and_counted),
+        mt_test_in_folder(it_is_said_why_there_is_nothing_to_learn),
         mt_test_in_folder(documents_without_text_are_dropped_and_counted),
         mt_test_in_folder(the_validation_split_is_a_function_of_the_seed),
         mt_test_in_folder(threads_change_nothing),
