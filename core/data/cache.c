@@ -22,7 +22,6 @@
 #define MAGIC "MTDATA1"
 #define UNUSED_SECONDS (30 * 24 * 3600)
 #define LEFT_SECONDS (2 * 24 * 3600) /* a folder that is being written is touched more often */
-#define PIECE_BYTES ((size_t)1 << 20)
 
 /* The index: this, then parts and digests, then the XXH3 of all of it. */
 struct header {
@@ -58,7 +57,7 @@ static int make_key(struct mt_cache *cache, const struct mt_dataset_options *opt
     samples_only.packing = false;
     samples_only.val_size = 0;
     samples_only.seed = 0;
-    samples_only.mix_strategy = MT_JOB_MIX_CONCAT;
+    samples_only.num_mix = 0; /* its parts are in `sources` */
     mt_sha256_init(&hash);
     char line[128];
     snprintf(line, sizeof line, "megatrain %s %d %zu %zu", MT_VERSION, RULES, sizeof(struct header),
@@ -91,25 +90,13 @@ int mt_cache_begin(struct mt_cache *cache, const struct mt_dataset_options *opti
     return make_key(cache, options, sources, error);
 }
 
+static uint64_t hash_of(const struct mt_bulk *sealed)
+{
+    return XXH3_64bits(sealed->data, (size_t)sealed->bytes);
+}
+
 /* --- reading ----------------------------------------------------------------------------------------------
  */
-
-static bool hash_file(const char *folder, const char *name, uint64_t *hash)
-{
-    mt_autofree char *path = mt_path_join(folder, name);
-    mt_autofree char *piece = malloc(PIECE_BYTES);
-    mt_autofd int fd = path && piece ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (fd < 0)
-        return false;
-    XXH3_state_t *state = XXH3_createState();
-    ssize_t got = -1;
-    if (state && XXH3_64bits_reset(state) == XXH_OK)
-        while ((got = read(fd, piece, PIECE_BYTES)) > 0)
-            XXH3_64bits_update(state, piece, (size_t)got);
-    *hash = state && got == 0 ? XXH3_64bits_digest(state) : 0;
-    XXH3_freeState(state);
-    return got == 0;
-}
 
 /* The parts and digests behind the header, into the dataset. */
 static bool take_index(const char *data, size_t bytes, struct header *header, struct mt_dataset *dataset)
@@ -160,10 +147,9 @@ static bool load(const char *folder, const char *index, struct mt_dataset *datas
         !take_index(data, bytes, &header, dataset))
         return false;
     for (size_t i = 0; i < MT_SAMPLES_NUM_ARRAYS; i++) {
-        uint64_t hash;
-        if (mt_bulk_map(&dataset->samples.arrays[i], folder, mt_samples_names[i], header.array_bytes[i],
-                        NULL) < 0 ||
-            !hash_file(folder, mt_samples_names[i], &hash) || hash != header.array_hash[i])
+        struct mt_bulk *array = &dataset->samples.arrays[i];
+        if (mt_bulk_map(array, folder, mt_samples_names[i], header.array_bytes[i], NULL) < 0 ||
+            hash_of(array) != header.array_hash[i])
             return false;
     }
     return mt_samples_adopt(&dataset->samples, NULL) == 0 && parts_fit(dataset);
@@ -231,9 +217,7 @@ static int write_index(const struct mt_cache *cache, const struct mt_dataset *da
     header.stats = dataset->stats;
     for (size_t i = 0; i < MT_SAMPLES_NUM_ARRAYS; i++) {
         header.array_bytes[i] = dataset->samples.arrays[i].bytes;
-        if (!hash_file(cache->folder.path, mt_samples_names[i], &header.array_hash[i]))
-            return mt_error_set(error, -EIO, MT_REASON_IO, "cannot read back what was written to %s",
-                                cache->folder.path);
+        header.array_hash[i] = hash_of(&dataset->samples.arrays[i]);
     }
     mt_autofree char *data = malloc(bytes);
     mt_autofree char *path = mt_path_join(cache->folder.path, INDEX);

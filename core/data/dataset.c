@@ -139,7 +139,7 @@ void mt_dataset_hash_options(struct mt_sha256 *hash, const struct mt_dataset_opt
         hash_text(hash, line);
         hash_source(hash, &sources->list[i]);
     }
-    for (size_t i = 0; sources->count > 1 && i < sources->count; i++) {
+    for (size_t i = 0; options->num_mix > 1 && i < options->num_mix; i++) {
         snprintf(line, sizeof line, "mix %d %.17g", (int)options->mix_strategy, options->mix[i].weight);
         hash_text(hash, line);
     }

@@ -415,6 +415,29 @@ static void weights_are_shares_of_an_epoch(void **state)
     free_fixture(&fixture);
 }
 
+/* Weights and strategy are a matter of the order, which is made anew each time. */
+static void weights_are_no_part_of_what_is_kept(void **state)
+{
+    static const double weights[] = {2, 1, 1}, others[] = {1, 3, 1};
+    struct mixture mixture;
+    make_mixture(state, &mixture, MT_JOB_MIX_OVER, weights);
+    mixture.options.cache_dir = mt_test_path(state, "cache");
+    mixture.options.cache_memory_bytes = 256;
+    struct fixture fixture = open_dataset(mixture.options, NULL);
+    free_fixture(&fixture);
+    assert_true(is_cached(mixture.options, NULL));
+    mixture.options.mix_strategy = MT_JOB_MIX_UNDER;
+    for (int i = 0; i < 3; i++)
+        mixture.parts[i].weight = others[i];
+    assert_true(is_cached(mixture.options, NULL));
+    fixture = open_dataset(mixture.options, NULL);
+    assert_int_equal(mt_dataset_share(fixture.dataset, 0).draws, 3);
+    assert_int_equal(mt_dataset_share(fixture.dataset, 1).draws, 10);
+    free_fixture(&fixture);
+    mixture.parts[2].paths = mixture.parts[0].paths;
+    assert_false(is_cached(mixture.options, NULL));
+}
+
 static void a_weight_of_nothing_is_refused(void **state)
 {
     static const double weights[] = {1, 0, 1};
@@ -513,6 +536,7 @@ int main(void)
         mt_test_in_folder(the_memory_for_a_data_set_is_bounded),
         mt_test_in_folder(a_computed_order_is_a_permutation_without_pattern),
         mt_test_in_folder(weights_are_shares_of_an_epoch),
+        mt_test_in_folder(weights_are_no_part_of_what_is_kept),
         mt_test_in_folder(a_weight_of_nothing_is_refused),
         mt_test_in_folder(random_kills_of_a_mixture_give_the_undisturbed_order),
         mt_test_in_folder(groups_of_equal_length_hold_every_sequence_once),
