@@ -17,6 +17,7 @@
 #define MAX_DEPTH 32
 #define MAX_LISTING_BYTES ((size_t)64 << 20)
 #define NUM_SPLITS 3
+#define MAX_NAMES 64
 
 static void free_arena(struct mt_arena **arena)
 {
@@ -30,9 +31,6 @@ static int no_memory(struct mt_error *error)
 
 int mt_hub_list_add(struct mt_hub_list *list, struct mt_arena *arena, const char *path)
 {
-    for (size_t i = 0; i < list->count && list->count < 1000; i++) /* patterns may overlap */
-        if (list->paths[i] == path)
-            return 0;
     if (list->count == list->capacity) {
         const size_t capacity = 2 * list->capacity + 16;
         const char **paths = mt_arena_alloc(arena, capacity, sizeof *paths);
@@ -160,6 +158,15 @@ static size_t sharded_split(const char *path)
     return of && of >= path + 11 ? (size_t)(of - path) - 11 : 0;
 }
 
+/* A split that there is, for errors, which have no room for many. */
+static int add_name(struct mt_hub_list *found, struct mt_arena *arena, const char *name)
+{
+    for (size_t i = 0; i < found->count; i++)
+        if (strcmp(found->paths[i], name) == 0)
+            return 0;
+    return found->count < MAX_NAMES ? mt_hub_list_add(found, arena, name) : 0;
+}
+
 /* Puts the files of the split into `chosen`, and the names of all splits there are into `found`. */
 static int by_names(const struct mt_hub_list *files, const char *split, struct mt_arena *arena,
                     struct mt_hub_list *chosen, struct mt_hub_list *found)
@@ -171,7 +178,7 @@ static int by_names(const struct mt_hub_list *files, const char *split, struct m
             continue;
         const char *name = mt_arena_strndup(arena, files->paths[i] + 5, length);
         any = true;
-        if (!name || mt_hub_list_add(found, arena, name) < 0 ||
+        if (!name || add_name(found, arena, name) < 0 ||
             (strcmp(name, split) == 0 && mt_hub_list_add(chosen, arena, files->paths[i]) < 0))
             return -ENOMEM;
     }
@@ -181,7 +188,7 @@ static int by_names(const struct mt_hub_list *files, const char *split, struct m
                 if (!names_split(files->paths[i], s, folders))
                     continue;
                 any = true;
-                if (mt_hub_list_add(found, arena, split_names[s]) < 0 ||
+                if (add_name(found, arena, split_names[s]) < 0 ||
                     (strcmp(split_names[s], split) == 0 &&
                      mt_hub_list_add(chosen, arena, files->paths[i]) < 0))
                     return -ENOMEM;
@@ -190,7 +197,7 @@ static int by_names(const struct mt_hub_list *files, const char *split, struct m
         return 0;
     if (strcmp(split, "train") == 0)
         *chosen = *files;
-    return mt_hub_list_add(found, arena, "train");
+    return add_name(found, arena, "train");
 }
 
 /* --- the cache

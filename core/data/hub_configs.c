@@ -73,42 +73,56 @@ static const json_t *find_config(const struct mt_hub_dataset *dataset, const jso
     return found;
 }
 
+/* Files that patterns choose. */
+struct choice {
+    const char *base; /* folder that the patterns begin in, or NULL */
+    const struct mt_hub_list *files;
+    bool *taken; /* [files->count]: patterns may overlap */
+    struct mt_arena *arena;
+    struct mt_hub_list *chosen;
+};
+
 /* Adds the files that a pattern, or a list of them, names. */
-static int add_matches(const json_t *patterns, const char *base, const struct mt_hub_list *files,
-                       struct mt_arena *arena, struct mt_hub_list *chosen)
+static int add_matches(const struct choice *choice, const json_t *patterns)
 {
+    const struct mt_hub_list *files = choice->files;
     const size_t count = json_is_array(patterns) ? json_array_size(patterns) : 1;
     for (size_t i = 0; i < count; i++) {
         const char *pattern =
             json_string_value(json_is_array(patterns) ? json_array_get(patterns, i) : patterns);
         if (pattern && strncmp(pattern, "./", 2) == 0)
             pattern += 2;
-        const char *full = pattern && base ? mt_arena_printf(arena, "%s/%s", base, pattern) : pattern;
+        const char *full = pattern && choice->base
+                               ? mt_arena_printf(choice->arena, "%s/%s", choice->base, pattern)
+                               : pattern;
         if (pattern && !full)
             return -ENOMEM;
-        for (size_t f = 0; full && f < files->count; f++)
-            if (mt_hub_matches(full, files->paths[f]) && mt_hub_list_add(chosen, arena, files->paths[f]) < 0)
+        for (size_t f = 0; full && f < files->count; f++) {
+            if (choice->taken[f] || !mt_hub_matches(full, files->paths[f]))
+                continue;
+            choice->taken[f] = true;
+            if (mt_hub_list_add(choice->chosen, choice->arena, files->paths[f]) < 0)
                 return -ENOMEM;
+        }
     }
     return 0;
 }
 
 /* data_files: patterns of the split train, {split: patterns}, or [{split, path: patterns}]. */
-static int add_split(const json_t *data_files, const char *split, const char *base,
-                     const struct mt_hub_list *files, struct mt_arena *arena, struct mt_hub_list *chosen)
+static int add_split(const struct choice *choice, const json_t *data_files, const char *split)
 {
     size_t i;
     json_t *entry;
     if (json_is_object(data_files))
-        return add_matches(json_object_get(data_files, split), base, files, arena, chosen);
+        return add_matches(choice, json_object_get(data_files, split));
     if (!json_is_object(json_array_get(data_files, 0)))
-        return strcmp(split, "train") == 0 ? add_matches(data_files, base, files, arena, chosen) : 0;
+        return strcmp(split, "train") == 0 ? add_matches(choice, data_files) : 0;
     int r = 0;
     json_array_foreach(data_files, i, entry)
     {
         const char *name = text_of(entry, "split");
         if (r == 0 && strcmp(name ? name : "train", split) == 0)
-            r = add_matches(json_object_get(entry, "path"), base, files, arena, chosen);
+            r = add_matches(choice, json_object_get(entry, "path"));
     }
     return r;
 }
@@ -137,8 +151,12 @@ int mt_hub_by_configs(const char *readme, const struct mt_hub_dataset *dataset, 
     const json_t *data_files = json_object_get(config, "data_files");
     if (!data_files)
         return 0;
-    r = add_split(data_files, dataset->split ? dataset->split : "train", text_of(config, "data_dir"), files,
-                  arena, chosen);
+    const struct choice choice = {.base = text_of(config, "data_dir"),
+                                  .files = files,
+                                  .taken = mt_arena_alloc(arena, files->count + 1, sizeof *choice.taken),
+                                  .arena = arena,
+                                  .chosen = chosen};
+    r = choice.taken ? add_split(&choice, data_files, dataset->split ? dataset->split : "train") : -ENOMEM;
     if (r < 0)
         return mt_error_set(error, r, MT_REASON_OUT_OF_MEMORY, "out of memory while looking for data");
     return 1;

@@ -61,12 +61,13 @@ static void shards_in_the_data_folder_go_before_all_other_names(void **state)
     add_file(state, "data/train-00001-of-00002-abc.parquet", "x");
     add_file(state, "data/train-00000-of-00002-def.parquet", "x");
     add_file(state, "data/test-00000-of-00001.parquet", "x");
+    add_file(state, "data/unseen-00000-of-00001.parquet", "x");
     add_file(state, "train.jsonl", "x");
     add_file(state, "README.md", "no front matter");
     assert_files(state, ANY, "data/train-00000-of-00002-def.parquet data/train-00001-of-00002-abc.parquet");
     assert_files(state, (struct mt_hub_dataset){.split = "test"}, "data/test-00000-of-00001.parquet");
     assert_files(state, (struct mt_hub_dataset){.split = "trian"},
-                 "no data for the split \"trian\"; it has: ");
+                 "no data for the split \"trian\"; it has: test, train, unseen");
     assert_files(state, (struct mt_hub_dataset){.subset = "en"}, "names no subsets");
 }
 
@@ -121,6 +122,28 @@ static void configs_of_the_readme_go_before_names(void **state)
     assert_files(state, (struct mt_hub_dataset){.subset = "de"}, "de/train-1.parquet de/train-2.parquet");
     assert_files(state, (struct mt_hub_dataset){.subset = "fr"}, "has no subset \"fr\"; it has: en, de");
     assert_files(state, (struct mt_hub_dataset){.subset = "de", .split = "test"}, "no data for the split");
+}
+
+/* However many there are: twice would be trained on twice. */
+static void overlapping_patterns_name_a_file_once(void **state)
+{
+    struct mt_error error = {0};
+    struct mt_arena *arena = mt_arena_new();
+    const char *const *paths;
+    size_t count;
+    char name[64], cache[512];
+    begin(state);
+    for (int i = 0; i < 1100; i++) {
+        snprintf(name, sizeof name, "en/train-%04d.jsonl", i);
+        add_file(state, name, "x");
+    }
+    add_file(state, "README.md",
+             "---\nconfigs:\n- config_name: default\n  data_files: [\"en/**\", \"en/train-1*\"]\n---\n");
+    snprintf(cache, sizeof cache, "%s", mt_test_path(state, "hub"));
+    const struct mt_hub_dataset dataset = {.repository = "Org/Set"};
+    mt_assert_ok(mt_hub_files(cache, &dataset, arena, &paths, &count, &error), &error);
+    assert_int_equal(count, 1100);
+    mt_arena_free(arena);
 }
 
 /* The hub has more than is here: what a download was told of it counts, and in the order of a walk. */
@@ -214,6 +237,7 @@ int main(void)
         mt_test_in_folder(folders_and_then_file_names_say_the_split),
         mt_test_in_folder(without_names_of_splits_everything_is_train),
         mt_test_in_folder(configs_of_the_readme_go_before_names),
+        mt_test_in_folder(overlapping_patterns_name_a_file_once),
         mt_test_in_folder(a_known_part_of_the_hub_is_not_taken_for_all),
         mt_test_in_folder(an_entry_with_hf_hub_url_is_read_from_the_cache),
     };
