@@ -79,6 +79,11 @@ void mt_input_close(struct mt_input *input)
     free(input);
 }
 
+const struct mt_data_file *mt_input_file(const struct mt_input *input)
+{
+    return &input->file;
+}
+
 uint64_t mt_input_bytes(const struct mt_input *input)
 {
     return input->given;

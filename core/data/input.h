@@ -32,6 +32,9 @@ void mt_input_close(struct mt_input *input); /* NULL is fine */
  * ends early, or the file changed. */
 int mt_input_read(struct mt_input *input, void *data, size_t bytes, size_t *got, struct mt_error *error);
 
+/* The file itself, for formats that are not read from front to back; borrowed. */
+const struct mt_data_file *mt_input_file(const struct mt_input *input);
+
 /* Bytes handed out so far. */
 uint64_t mt_input_bytes(const struct mt_input *input);
 

@@ -34,8 +34,10 @@ int mt_reader_open(const struct mt_source_file *file, size_t max_bytes, struct m
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory while reading %s",
                             file->path);
     *reader = (struct mt_reader){.format = format_of(file->format), .file = file, .max_bytes = max_bytes};
-    int r = 0;
-    if (!reader->format->binary)
+    int r;
+    if (reader->format->binary)
+        r = mt_input_open(file->path, MT_COMPRESSION_NONE, &reader->window.input, error);
+    else
         r = mt_window_open(&reader->window, file->path, file->compression, max_bytes, error);
     if (r == 0 && reader->format->open)
         r = reader->format->open(reader, error);
@@ -95,15 +97,7 @@ bool mt_reader_cut(const struct mt_reader *reader)
 
 int mt_reader_finish(struct mt_reader *reader, unsigned char digest[32], struct mt_error *error)
 {
-    if (reader->window.input)
-        return mt_input_finish(reader->window.input, digest, error);
-    struct mt_input *input;
-    int r = mt_input_open(reader->file->path, MT_COMPRESSION_NONE, &input, error);
-    if (r < 0)
-        return r;
-    r = mt_input_finish(input, digest, error);
-    mt_input_close(input);
-    return r;
+    return mt_input_finish(reader->window.input, digest, error);
 }
 
 int mt_row_locate(const struct mt_row *row, const char *path, struct mt_error *error)

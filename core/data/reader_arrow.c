@@ -10,7 +10,7 @@
 #include <string.h>
 
 struct arrow {
-    struct mt_data_file file;
+    const struct mt_data_file *file;
     struct mt_arrow arrow;
     uint64_t row; /* next one of the batch at hand */
     bool begun;
@@ -23,7 +23,7 @@ struct arrow {
 static int damaged(const struct arrow *own, const struct mt_arrow_field *field, const char *what)
 {
     return mt_error_set(own->error, -EINVAL, MT_REASON_BAD_DATA,
-                        "%s: row %zu: the Arrow file is damaged: column \"%.*s\" %s", own->file.path,
+                        "%s: row %zu: the Arrow file is damaged: column \"%.*s\" %s", own->file->path,
                         own->reader->rows + 1, (int)mt_size_min(field->name_bytes, 100), field->name, what);
 }
 
@@ -60,12 +60,10 @@ static int open_arrow(struct mt_reader *reader, struct mt_error *error)
     struct arrow *own = calloc(1, sizeof *own);
     if (!own)
         return mt_reader_no_memory(reader, error);
-    own->file.fd = -1;
+    own->file = mt_input_file(reader->window.input);
     own->reader = reader;
     reader->own = own;
-    int r = mt_data_file_open(reader->file->path, &own->file, error);
-    if (r == 0)
-        r = mt_arrow_open(&own->file, &own->arrow, error);
+    int r = mt_arrow_open(own->file, &own->arrow, error);
     return r < 0 ? r : check_names(reader, &own->arrow.root, error);
 }
 
@@ -75,7 +73,6 @@ static void close_arrow(struct mt_reader *reader)
     if (!own)
         return;
     mt_arrow_close(&own->arrow);
-    mt_data_file_close(&own->file);
     free(own);
 }
 
@@ -122,7 +119,7 @@ static int count_bytes(struct arrow *own, uint64_t bytes)
 {
     if (bytes > MT_WINDOW_MAX_BYTES || own->row_bytes + bytes > MT_WINDOW_MAX_BYTES)
         return mt_error_set(own->error, -EFBIG, MT_REASON_BAD_DATA, "%s: row %zu has more than %zu MiB",
-                            own->file.path, own->reader->rows + 1, MT_WINDOW_MAX_BYTES >> 20);
+                            own->file->path, own->reader->rows + 1, MT_WINDOW_MAX_BYTES >> 20);
     own->row_bytes += (size_t)bytes;
     return 0;
 }
@@ -333,7 +330,7 @@ static int read_value(struct arrow *own, struct mt_arrow_field *field, uint64_t 
     bool null;
     if (++own->row_values > MT_VALUE_MAX)
         return mt_error_set(own->error, -EFBIG, MT_REASON_BAD_DATA, "%s: row %zu has more than %zu values",
-                            own->file.path, own->reader->rows + 1, MT_VALUE_MAX);
+                            own->file->path, own->reader->rows + 1, MT_VALUE_MAX);
     if (i >= field->length || i > INT64_MAX / ((uint64_t)64 << 20))
         return damaged(own, field, "is shorter than its batch");
     int r = is_null(own, field, i, &null);

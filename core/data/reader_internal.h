@@ -13,13 +13,13 @@ struct mt_reader_format {
     int (*parse)(const struct mt_reader *reader, struct mt_arena *arena, struct mt_row *row,
                  struct mt_error *error);
     void (*close)(struct mt_reader *reader);
-    bool binary; /* read by its own means, no window */
+    bool binary; /* read by its own means from mt_input_file(reader->window.input) */
 };
 
 struct mt_reader {
     const struct mt_reader_format *format;
     const struct mt_source_file *file;
-    struct mt_window window; /* of a text format */
+    struct mt_window window; /* of a binary format its input alone */
     size_t rows;
     size_t max_bytes;
     void *own;    /* of the format */

@@ -12,7 +12,6 @@
 #include <string.h>
 
 struct parquet {
-    struct mt_data_file file;
     struct mt_parquet parquet;
     struct mt_parquet_column **columns; /* [num_leaves] */
     size_t group;                       /* next one */
@@ -55,18 +54,16 @@ static int open_parquet(struct mt_reader *reader, struct mt_error *error)
     struct parquet *own = calloc(1, sizeof *own);
     if (!own)
         return mt_reader_no_memory(reader, error);
-    own->file.fd = -1;
+    const struct mt_data_file *file = mt_input_file(reader->window.input);
     reader->own = own;
-    int r = mt_data_file_open(reader->file->path, &own->file, error);
-    if (r == 0)
-        r = mt_parquet_open(&own->file, &own->parquet, error);
+    int r = mt_parquet_open(file, &own->parquet, error);
     if (r == 0)
         r = check_names(reader, &own->parquet.root, error);
     if (r < 0)
         return r;
     own->columns = calloc(own->parquet.num_leaves, sizeof *own->columns);
     for (size_t i = 0; own->columns && i < own->parquet.num_leaves; i++) {
-        own->columns[i] = mt_parquet_column_new(&own->file, own->parquet.leaves[i]);
+        own->columns[i] = mt_parquet_column_new(file, own->parquet.leaves[i]);
         if (!own->columns[i])
             return mt_reader_no_memory(reader, error);
     }
@@ -82,7 +79,6 @@ static void close_parquet(struct mt_reader *reader)
         mt_parquet_column_free(own->columns[i]);
     free(own->columns);
     mt_parquet_close(&own->parquet);
-    mt_data_file_close(&own->file);
     free(own);
 }
 

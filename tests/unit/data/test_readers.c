@@ -1,7 +1,10 @@
 /* Formats and packings: the rows that come out, and what is said about damaged files. */
+#include "core/base/sha256.h"
 #include "core/data/reader.h"
 #include "tests/unit/data/data_support.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -292,6 +295,56 @@ static void a_file_that_changes_while_it_is_read_is_an_error(void **state)
     }
 }
 
+/* What pyarrow writes of one column "t" with one row "a". */
+static const unsigned char small_parquet[] = {
+    0x50, 0x41, 0x52, 0x31, 0x15, 0x00, 0x15, 0x16, 0x15, 0x16, 0x2c, 0x15, 0x02, 0x15, 0x00, 0x15,
+    0x06, 0x15, 0x06, 0x1c, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x02, 0x01, 0x01, 0x00, 0x00,
+    0x00, 0x61, 0x15, 0x04, 0x19, 0x2c, 0x35, 0x00, 0x18, 0x06, 0x73, 0x63, 0x68, 0x65, 0x6d, 0x61,
+    0x15, 0x02, 0x00, 0x15, 0x0c, 0x25, 0x02, 0x18, 0x01, 0x74, 0x25, 0x00, 0x4c, 0x1c, 0x00, 0x00,
+    0x00, 0x16, 0x02, 0x19, 0x1c, 0x19, 0x1c, 0x26, 0x00, 0x1c, 0x15, 0x0c, 0x19, 0x25, 0x06, 0x00,
+    0x19, 0x18, 0x01, 0x74, 0x15, 0x00, 0x16, 0x02, 0x16, 0x3c, 0x16, 0x3c, 0x26, 0x08, 0x49, 0x1c,
+    0x15, 0x00, 0x15, 0x00, 0x15, 0x02, 0x00, 0x3c, 0x16, 0x02, 0x19, 0x06, 0x19, 0x26, 0x00, 0x02,
+    0x00, 0x00, 0x00, 0x16, 0x3c, 0x16, 0x02, 0x26, 0x08, 0x16, 0x3c, 0x00, 0x28, 0x20, 0x70, 0x61,
+    0x72, 0x71, 0x75, 0x65, 0x74, 0x2d, 0x63, 0x70, 0x70, 0x2d, 0x61, 0x72, 0x72, 0x6f, 0x77, 0x20,
+    0x76, 0x65, 0x72, 0x73, 0x69, 0x6f, 0x6e, 0x20, 0x32, 0x36, 0x2e, 0x30, 0x2e, 0x31, 0x19, 0x1c,
+    0x1c, 0x00, 0x00, 0x00, 0x82, 0x00, 0x00, 0x00, 0x50, 0x41, 0x52, 0x31,
+};
+
+/* Also one that keeps its size. */
+static void a_binary_file_that_changes_while_it_is_read_is_an_error(void **state)
+{
+    const char *path = mt_test_path(state, "a.parquet");
+    write_bytes(path, small_parquet, sizeof small_parquet);
+    assert_rows(path, "t=a\n");
+    for (int replaced = 0; replaced < 2; replaced++) {
+        struct mt_error error = {0};
+        struct mt_source_file source;
+        struct mt_reader *reader;
+        struct mt_arena *arena = mt_arena_new();
+        struct mt_row row;
+        unsigned char digest[32], expected[32];
+        assert_true(mt_source_format(path, &source));
+        mt_assert_ok(mt_reader_open(&source, 0, &reader, &error), &error);
+        assert_int_equal(mt_reader_next(reader, arena, &row, &error), 1);
+        if (replaced) { /* by another one of the name: what was read is what was opened */
+            write_bytes(path, "PAR1", 4);
+            mt_assert_ok(mt_reader_finish(reader, digest, &error), &error);
+            struct mt_sha256 hash;
+            mt_sha256_init(&hash);
+            mt_sha256_update(&hash, small_parquet, sizeof small_parquet);
+            mt_sha256_final(&hash, expected);
+            assert_memory_equal(digest, expected, sizeof digest);
+        } else {
+            const struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+            assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+            assert_int_equal(mt_reader_finish(reader, digest, &error), -ESTALE);
+            mt_assert_mentions(error.message, "a.parquet changed while it was read (it was written to)");
+        }
+        mt_reader_free(reader);
+        mt_arena_free(arena);
+    }
+}
+
 /* A large .txt is cut into documents after an empty line; nothing is lost. */
 static void a_large_text_is_several_documents(void **state)
 {
@@ -333,6 +386,7 @@ int main(void)
         mt_test_in_folder(a_row_of_a_million_values_and_more_is_refused),
         mt_test_in_folder(a_broken_line_1000000_is_named),
         mt_test_in_folder(a_file_that_changes_while_it_is_read_is_an_error),
+        mt_test_in_folder(a_binary_file_that_changes_while_it_is_read_is_an_error),
         mt_test_in_folder(a_large_text_is_several_documents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
