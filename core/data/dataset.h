@@ -5,12 +5,9 @@
  * Sources: a file, a list of files, a folder (walked recursively, in byte order of the paths; hidden files,
  * dataset_info.json and unknown extensions are passed over, links to folders are not followed), or an entry
  * of `dataset_dir`/dataset_info.json.
- *   .txt            one document
- *   .jsonl, .json   rows: objects, one a line, or in an array (core/data/conversation.h): a `text` column
- *                   (a document); the Alpaca columns `instruction`, `input`, `output`, `system`, `history`
- *                   (list of [question, answer]); a list of turns, `messages` or `conversations`; or what
- *                   `columns` names.
- * UTF-8 with or without BOM, LF or CRLF between rows, with or without a final newline. A null cell is an
+ * A file (core/data/reader.h) is a document, or rows of columns (core/data/conversation.h): a `text` column
+ * (a document); the Alpaca columns `instruction`, `input`, `output`, `system`, `history` (list of [question,
+ * answer]); a list of turns, `messages` or `conversations`; or what `columns` names. A null cell is an
  * empty string; so is an absent one, where a row can do without. A number is taken as it is written; a list
  * of parts ({"type": "text", "text": ...}) is its texts together. Columns that are not used are passed over
  * whatever they hold.
@@ -143,7 +140,7 @@ const struct mt_dataset_stats *mt_dataset_stats(const struct mt_dataset *dataset
  * histogram: [[from, count], ...]}, ...}. New reference; NULL when out of memory. */
 json_t *mt_dataset_stats_json(const struct mt_dataset *dataset);
 
-/* 64 hexadecimal digits over what determines samples, packs and order: the files' names, sizes and contents,
+/* 64 hexadecimal digits over what determines samples, packs and order: the files' formats and contents,
  * tokenizer, template, lengths, masks, packing, split, seed. Checkpoints keep it (it is in the sampler's
  * state). */
 const char *mt_dataset_fingerprint(const struct mt_dataset *dataset);
