@@ -3,6 +3,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/document.h"
 #include "core/base/file.h"
+#include "core/data/source.h"
 #include "core/formats/gguf.h"
 #include "core/model/family.h"
 #include "core/model/open.h"
@@ -235,6 +236,14 @@ int mt_inspect(const char *path, json_t **result, struct mt_error *error)
         return no_memory(error);
     int r = read_tensors(report, path, &problem);
     if (r < 0 && !is_folder) { /* a file that can't be read has nothing to show */
+        struct mt_source_file data;
+        const char *dot = strrchr(path, '.');
+        if (problem.reason == MT_REASON_BAD_MODEL && mt_source_format(path, &data) &&
+            strcmp(dot, ".json") != 0)
+            return mt_error_set(error, r, MT_REASON_BAD_MODEL,
+                                "%s is a file of data and no model; `megatrain data JOB` shows what a job "
+                                "learns of its data",
+                                path);
         if (error)
             *error = problem;
         return r;

@@ -27,16 +27,16 @@ char *mt_preset_folder(void)
     char path[PATH_MAX];
     if (asked && *asked)
         return strdup(asked);
+    /* A build folder; what is installed, under any DESTDIR, with the prefix /usr, or /usr/local. */
+    static const char *const beside[] = {"../etc/presets", "../../etc/megatrain/presets",
+                                         "../../../etc/megatrain/presets"};
     ssize_t bytes = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (bytes > 0) {
-        path[bytes] = '\0';
-        char *slash = strrchr(path, '/');
-        static const char beside[] = "/../etc/presets";
-        if (slash && (size_t)(slash - path) + sizeof beside <= sizeof path) {
-            memcpy(slash, beside, sizeof beside);
-            if (is_folder(path))
-                return strdup(path);
-        }
+    path[bytes > 0 ? bytes : 0] = '\0';
+    char *slash = strrchr(path, '/');
+    for (size_t i = 0; slash && i < sizeof beside / sizeof *beside; i++) {
+        const size_t room = sizeof path - (size_t)(slash + 1 - path);
+        if ((size_t)snprintf(slash + 1, room, "%s", beside[i]) < room && is_folder(path))
+            return strdup(path);
     }
     return is_folder("/etc/megatrain/presets") ? strdup("/etc/megatrain/presets") : NULL;
 }

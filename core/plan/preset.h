@@ -9,7 +9,8 @@
 #include <jansson.h>
 
 /* The folder of presets: $MEGATRAIN_PRESETS, or etc/presets beside the folder of this program, or
- * /etc/megatrain/presets; the first that is there. malloc'd; NULL when none is. */
+ * etc/megatrain/presets where `make install` put it with this program, or /etc/megatrain/presets; the first
+ * that is there. malloc'd; NULL when none is. */
 char *mt_preset_folder(void);
 
 /* The preset of that name ("llama-3.1-8b", "meta-llama/Llama-3.1-8B"), capitals aside. New reference.

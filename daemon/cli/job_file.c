@@ -58,7 +58,7 @@ int mt_job_file_parse(const struct mt_job_file *from, enum mt_job_purpose purpos
                                                .lines = lines};
         struct mt_job_errors errors = {0};
         if (mt_job_parse(document, &context, job, &errors) < 0)
-            code = mt_job_file_complain(from, &errors);
+            code = mt_job_file_complain(from, lines, &errors);
         mt_job_errors_free(&errors);
     }
     mt_lines_free(lines);
@@ -83,31 +83,43 @@ char *mt_job_file_name(const char *file)
     return name;
 }
 
-/* Whether the command line gave the value at `pointer`, "/a/b": by an option (into `option`) and not in the
- * file. */
-static bool set_by_option(const struct mt_job_file *from, const char *pointer, char *option, size_t bytes)
+/* Whether `key` of a --set, of so many bytes, gave what is at `place`: the value itself, one around it, or
+ * one within it where the file has nothing at that place. */
+static bool gave(const char *key, size_t bytes, const char *place, bool in_file)
 {
-    char key[256];
-    snprintf(key, sizeof key, "%s", *pointer ? pointer + 1 : "");
-    for (char *slash = key; (slash = strchr(slash, '/')) != NULL;)
+    const size_t length = strlen(place);
+    if (bytes <= length)
+        return memcmp(key, place, bytes) == 0 && (place[bytes] == '.' || place[bytes] == '\0');
+    return !in_file && length > 0 && memcmp(key, place, length) == 0 && key[length] == '.';
+}
+
+/* Whether the command line gave what is wrong at `pointer`, "/a/b": by an option, written into `option`. */
+static bool set_by_option(const struct mt_job_file *from, const char *pointer, const struct mt_lines *lines,
+                          char *option, size_t bytes)
+{
+    char place[256];
+    const bool in_file = !lines || mt_lines_find(lines, pointer) > 0;
+    snprintf(place, sizeof place, "%s", *pointer ? pointer + 1 : "");
+    for (char *slash = place; (slash = strchr(slash, '/')) != NULL;)
         *slash = '.';
-    if (from->data_path && strcmp(key, "dataset.path") == 0)
+    if (from->data_path && strcmp(place, "dataset.path") == 0)
         return snprintf(option, bytes, "--data-path"), true;
-    for (size_t i = 0; i < from->num_sets; i++) {
-        size_t length = strcspn(from->sets[i], "=");
-        if (strlen(key) == length && memcmp(key, from->sets[i], length) == 0)
-            return snprintf(option, bytes, "--set %s", key), true;
+    for (size_t i = from->num_sets; i-- > 0;) { /* the last one holds */
+        const size_t length = strcspn(from->sets[i], "=");
+        if (gave(from->sets[i], length, place, in_file))
+            return snprintf(option, bytes, "--set %.*s", (int)length, from->sets[i]), true;
     }
     return false;
 }
 
-int mt_job_file_complain(const struct mt_job_file *from, const struct mt_job_errors *errors)
+int mt_job_file_complain(const struct mt_job_file *from, const struct mt_lines *lines,
+                         const struct mt_job_errors *errors)
 {
     struct mt_error summary = {0};
     for (size_t i = 0; i < errors->count; i++) {
         const struct mt_job_error *item = &errors->items[i];
         char place[32] = "", option[300];
-        if (set_by_option(from, item->pointer, option, sizeof option)) {
+        if (set_by_option(from, item->pointer, lines, option, sizeof option)) {
             fprintf(stderr, "%s: %s\n", option, item->detail);
             continue;
         }

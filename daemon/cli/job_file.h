@@ -30,8 +30,10 @@ int mt_job_file_document(const struct mt_job_file *from, json_t **document, stru
 int mt_job_file_parse(const struct mt_job_file *from, enum mt_job_purpose purpose, const char *name,
                       struct mt_job **job);
 
-/* All errors of a document, one a line with file and line or the option at fault; returns the exit code. */
-int mt_job_file_complain(const struct mt_job_file *from, const struct mt_job_errors *errors);
+/* All errors of a document, one a line with file and line or the option at fault; returns the exit code.
+ * `lines` are the file's, or NULL. */
+int mt_job_file_complain(const struct mt_job_file *from, const struct mt_lines *lines,
+                         const struct mt_job_errors *errors);
 
 /* "contracts" for "jobs/contracts.yaml", with what a name may not hold replaced; malloc'd or NULL. */
 char *mt_job_file_name(const char *file);

@@ -63,7 +63,7 @@ static int complain_about_errors(const struct mt_response *response, const struc
                                                          .line = line,
                                                          .reason = MT_REASON_BAD_JOB};
     }
-    int code = mt_job_file_complain(&submission->job, &list);
+    int code = mt_job_file_complain(&submission->job, lines, &list);
     mt_job_errors_free(&list);
     return code ? code : 78;
 }

@@ -77,6 +77,8 @@ def what_is_not_supported_is_named():
         for command in (["inspect"], ["render", "--model"], ["tokenize", "--model"]):
             folder.run(*command, "absent", code=65, says=["cannot open absent", "no model of that name"])
         folder.run("inspect", "a", "b", code=64)
+        folder.write("rows.csv", "instruction,output\nadd 1 and 1,2\n")
+        folder.run("inspect", "rows.csv", code=65, says=["rows.csv is a file of data and no model", "megatrain data"])
 
 
 @case

@@ -26,6 +26,10 @@ check what_is_built_is_not_linked_again test "$before" = "$(stat -c %y "$MT_BUIL
 for program in megatraind megatrain-worker megatrain; do
     check "${program}_is_installed_and_runs" "$root/usr/bin/$program" --help
 done
+finds_presets() { # where it is installed, with no other place named
+    env -u MEGATRAIN_PRESETS "$1/megatrain" plan smollm2-135m --json | grep -q '"parameters": *134515008'
+}
+check presets_are_found_by_what_is_run_in_its_destdir finds_presets "$root/usr/bin"
 check documents_are_installed test -s "$root/usr/share/doc/megatrain/LICENSE"
 
 links_without() { # program, pattern
