@@ -80,7 +80,7 @@ def samples_are_shown_as_tokens_with_the_learned_ones_marked():
     assert "row 1: " in shown and "[[" in shown and "\033" not in said, said
     marked = re.search(r"\[\[(.*?)\]\]", shown, re.S).group(1).replace("|", "")
     equal(marked, "The answer is x.<im_end>")
-    assert "  > Question 1?<|im_end|>" in shown or "Question 1?<|im_end|>" in shown, shown
+    assert "  > Question 1?<|im_end|>" in shown.split("\n"), shown
     for line in ("template   chatml", "rows       5 in 1 file", "samples    5", "lengths "):
         assert line in said, (line, said)
     assert re.search(r"64 - 127 +#+ +5", said), said

