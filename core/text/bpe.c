@@ -5,6 +5,7 @@
 #include "core/text/bpe.h"
 
 #include "core/base/size.h"
+#include "core/text/mark.h"
 #include "core/text/utf8.h"
 
 #include <inttypes.h>
@@ -370,18 +371,6 @@ static int split_merge(const json_t *merge, const char **left, size_t *left_byte
     return 0;
 }
 
-#define MARK "\xe2\x96\x81"
-#define MARK_BYTES 3
-
-static bool crosses_marks(const char *text, size_t bytes)
-{
-    for (size_t i = 1; i + MARK_BYTES <= bytes; i++)
-        if (memcmp(text + i, MARK, MARK_BYTES) == 0 &&
-            (i < MARK_BYTES || memcmp(text + i - MARK_BYTES, MARK, MARK_BYTES) != 0))
-            return true;
-    return false;
-}
-
 static int load_merge(struct mt_bpe *bpe, const json_t *vocab, const json_t *merge, size_t rank,
                       struct mt_text *joined, struct mt_error *error)
 {
@@ -402,7 +391,7 @@ static int load_merge(struct mt_bpe *bpe, const json_t *vocab, const json_t *mer
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
                             "merge %zu (\"%.40s\" and \"%.40s\") names a token that is not in the vocabulary",
                             rank, left, right);
-    bpe->crosses_marks = bpe->crosses_marks || crosses_marks(joined->data, joined->bytes);
+    bpe->crosses_marks = bpe->crosses_marks || mt_mark_is_crossed(joined->data, joined->bytes);
     bpe->crosses_lines = bpe->crosses_lines || memchr(joined->data, '\n', joined->bytes) ||
                          memmem(joined->data, joined->bytes, "<0x0A>", 6);
     struct merge *slot = &bpe->merges[merge_slot(bpe, pair_of(a, b))];
@@ -517,7 +506,7 @@ int mt_bpe_load(const json_t *model, bool byte_level, const struct mt_vocab *voc
 bool mt_bpe_cuts_at_marks(const struct mt_bpe *bpe)
 {
     return !bpe->byte_level && !bpe->ignore_merges && !bpe->crosses_marks && !bpe->affixes.prefix &&
-           !bpe->affixes.suffix && mt_vocab_find(bpe->vocab, MARK, MARK_BYTES) != MT_TOKEN_NONE;
+           !bpe->affixes.suffix && mt_vocab_find(bpe->vocab, MT_MARK, MT_MARK_BYTES) != MT_TOKEN_NONE;
 }
 
 bool mt_bpe_cuts_at_lines(const struct mt_bpe *bpe)

@@ -3,21 +3,10 @@
  * matches and what is between them becoming words. */
 #include "core/text/gguf_pretokenizer.h"
 
+#include "core/text/patterns.h"
+
 #include <string.h>
 
-#define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define END "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define OLD_WORDS "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-/* Letters, then digits as `digits` takes them, then signs. */
-#define WORDS(digits) "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" END
-/* Words that begin with capitals and go on small, with `more` behind them. */
-#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define CASED(more, digits)                                                                                  \
-    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" more "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" more     \
-    "|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" END
-#define SIGNS "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|"
-#define DEEPSEEK_WORDS SIGNS "[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*" END
 /* Some of these letters have others that look alike: they are written as numbers. The formatter disagrees
  * with itself about how wide the others are. */
 /* clang-format off */
@@ -46,47 +35,50 @@ struct kind {
 };
 
 static const struct kind kinds[] = {
-    {" gpt-2 phi-2 jais trillion granite-docling exaone4 gigachat a.x-4.0 mellum ", 0, {OLD_WORDS}},
-    {" olmo mpt ", NFC, {OLD_WORDS}},
-    {" starcoder refact smollm codeshell exaone minerva-7b mellum2 ", 0, {"\\p{N}", OLD_WORDS}},
-    {" command-r ", NFC, {"\\p{N}", OLD_WORDS}},
+    {" gpt-2 phi-2 jais trillion granite-docling exaone4 gigachat a.x-4.0 mellum ", 0, {MT_GPT2_WORDS}},
+    {" olmo mpt ", NFC, {MT_GPT2_WORDS}},
+    {" starcoder refact smollm codeshell exaone minerva-7b mellum2 ", 0, {"\\p{N}", MT_GPT2_WORDS}},
+    {" command-r ", NFC, {"\\p{N}", MT_GPT2_WORDS}},
     {" llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 ",
      IGNORE_MERGES | ADD_BEGIN,
-     {CONTRACTIONS WORDS("\\p{N}{1,3}")}},
-    {" dbrx smaug-bpe chatglm-bpe ", 0, {CONTRACTIONS WORDS("\\p{N}{1,3}")}},
-    {" glm4 glm5 ", IGNORE_MERGES, {CONTRACTIONS WORDS("\\p{N}{1,3}")}},
-    {" qwen2 deepseek-r1-qwen megrez ", NFC, {CONTRACTIONS WORDS("\\p{N}")}},
-    {" stablelm2 hunyuan solar-open grok-2 kormo ", 0, {CONTRACTIONS WORDS("\\p{N}")}},
-    {" ufakzeka ", 0, {"[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" END}},
+     {MT_WORDS("\\p{N}{1,3}")}},
+    {" dbrx smaug-bpe chatglm-bpe ", 0, {MT_WORDS("\\p{N}{1,3}")}},
+    {" glm4 glm5 ", IGNORE_MERGES, {MT_WORDS("\\p{N}{1,3}")}},
+    {" qwen2 deepseek-r1-qwen megrez ", NFC, {MT_WORDS("\\p{N}")}},
+    {" stablelm2 hunyuan solar-open grok-2 kormo ", 0, {MT_WORDS("\\p{N}")}},
+    {" ufakzeka ", 0, {"[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" MT_BLANKS}},
     {" qwen35 ",
      0,
-     {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" END}},
+     {MT_CONTRACTIONS
+      "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" MT_BLANKS}},
     {" seed-coder ",
      0,
-     {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+" END}},
+     {MT_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+" MT_BLANKS}},
     {" bailingmoe bailingmoe2 llada-moe ",
      0,
      {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| "
       "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|"
       "\\s+(?!\\S)|\\s+"}},
-    {" minicpm5 ", IGNORE_MERGES, {"\\p{N}{1,3}", CONTRACTIONS WORDS("\\p{N}+")}},
+    {" minicpm5 ", IGNORE_MERGES, {"\\p{N}{1,3}", MT_WORDS("\\p{N}+")}},
     {" exaone-moe ",
      0,
-     {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| "
-                   "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
+     {MT_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| "
+                      "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
     {" jais-2 ",
      0,
-     {CONTRACTIONS
+     {MT_CONTRACTIONS
       "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
       "\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|"
       "\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"}},
-    {" tekken ", IGNORE_MERGES | ADD_BEGIN, {CASED("", "\\p{N}")}},
-    {" gpt-4o llama4 kanana2 minimax-m2 talkie ", 0, {CASED(CONTRACTIONS "?", "\\p{N}{1,3}")}},
-    {" tiny_aya cohere2moe ", 0, {"\\d{1,3}(?=(?:\\d{3})*\\b)", CASED(CONTRACTIONS "?", "\\p{N}{1,3}")}},
+    {" tekken ", IGNORE_MERGES | ADD_BEGIN, {MT_CASED_WORDS("", "\\p{N}")}},
+    {" gpt-4o llama4 kanana2 minimax-m2 talkie ", 0, {MT_CASED_WORDS(MT_CONTRACTIONS "?", "\\p{N}{1,3}")}},
+    {" tiny_aya cohere2moe ",
+     0,
+     {"\\d{1,3}(?=(?:\\d{3})*\\b)", MT_CASED_WORDS(MT_CONTRACTIONS "?", "\\p{N}{1,3}")}},
     {" youtu ",
      IGNORE_MERGES,
      {"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+",
-      CASED(CONTRACTIONS "?", "\\p{N}")}},
+      MT_CASED_WORDS(MT_CONTRACTIONS "?", "\\p{N}")}},
     {" deepseek-llm ",
      0,
      {"[\\r\\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", "[一-龥ࠀ-一가-퟿]+",
@@ -94,10 +86,10 @@ static const struct kind kinds[] = {
     {" deepseek-coder ", 0, {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[一-龥ࠀ-一가-퟿]+", "\\p{N}"}},
     {" deepseek-v3 hunyuan-dense joyai-llm hy_v4 ",
      0,
-     {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK_WORDS}},
-    {" falcon ", 0, {"[\\p{P}\\$\\+<=>\\^~\\|`]+", OLD_WORDS, "[0-9][0-9][0-9]"}},
+     {"\\p{N}{1,3}", MT_DEEPSEEK_EAST_ASIAN, MT_DEEPSEEK_WORDS}},
+    {" falcon ", 0, {"[\\p{P}\\$\\+<=>\\^~\\|`]+", MT_GPT2_WORDS, "[0-9][0-9][0-9]"}},
     /* Files older than the names; llama.cpp has this for them. */
-    {" default ", 0, {"[\\p{P}\\$\\+<=>\\^~\\|]+", OLD_WORDS, "\\p{N}+", "[0-9][0-9][0-9]"}},
+    {" default ", 0, {"[\\p{P}\\$\\+<=>\\^~\\|]+", MT_GPT2_WORDS, "\\p{N}+", "[0-9][0-9][0-9]"}},
     {" bloom poro-chat gpt3-finnish ", 0, {BLOOM_WORDS}},
     {" viking ", 0, {BLOOM_WORDS, "\\p{N}"}},
 };

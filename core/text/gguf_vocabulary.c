@@ -6,6 +6,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/text/gguf_pretokenizer.h"
+#include "core/text/mark.h"
 #include "core/text/tokenizer.h"
 #include "core/text/utf8.h"
 
@@ -13,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARK "\xe2\x96\x81" /* U+2581: a blank */
 #define MAX_TOKENS ((size_t)1 << 24)
 #define MAX_PIECE_BYTES ((size_t)4096) /* of a piece that merges are looked for in */
 
@@ -385,9 +385,9 @@ static int with_marks(const struct vocabulary *vocabulary, bool prefix, json_t *
     const int64_t unknown = mt_gguf_token_id(vocabulary->file, "unknown_token_id");
     json_t *normalizers = json_array(), *decoders = json_array();
     if (prefix)
-        json_array_append_new(normalizers, json_pack("{s:s, s:s}", "type", "Prepend", "prepend", MARK));
-    json_array_append_new(normalizers, replace(" ", MARK));
-    json_array_append_new(decoders, replace(MARK, " "));
+        json_array_append_new(normalizers, json_pack("{s:s, s:s}", "type", "Prepend", "prepend", MT_MARK));
+    json_array_append_new(normalizers, replace(" ", MT_MARK));
+    json_array_append_new(decoders, replace(MT_MARK, " "));
     json_array_append_new(decoders, json_pack("{s:s}", "type", "ByteFallback"));
     json_array_append_new(decoders, json_pack("{s:s}", "type", "Fuse"));
     if (prefix)

@@ -7,6 +7,7 @@
 #include "core/base/file.h"
 #include "core/base/sha256.h"
 #include "core/text/align.h"
+#include "core/text/mark.h"
 #include "core/text/utf8.h"
 
 #include <dirent.h>
@@ -70,11 +71,6 @@ static int encode_part_of_word(struct encoding *encoding, struct mt_view word)
     return r;
 }
 
-static bool mark_at(struct mt_view word, size_t at)
-{
-    return word.bytes - at >= 3 && memcmp(word.text + at, "\xe2\x96\x81", 3) == 0;
-}
-
 /* The end of the part of a word that begins at `begin`: before U+2581 that follows another character, and
  * around newlines where they are apart, too. */
 static size_t part_end(struct mt_view word, size_t begin, bool lines)
@@ -89,11 +85,11 @@ static size_t part_end(struct mt_view word, size_t begin, bool lines)
         const char c = word.text[at];
         if (c == '\n' && lines)
             return at;
-        const bool mark = c == '\xe2' && mark_at(word, at);
+        const bool mark = c == MT_MARK[0] && mt_mark_at(word.text, word.bytes, at);
         if (mark && !behind_mark)
             return at;
         behind_mark = mark;
-        at += mark ? 2 : 0;
+        at += mark ? MT_MARK_BYTES - 1 : 0;
     }
     return word.bytes;
 }
@@ -150,7 +146,7 @@ static int begin_with_token(struct encoding *encoding, int32_t token)
         tokenizer->names[ids->data[encoding->first]])
         return r;
     const char *text = mt_vocab_text(&tokenizer->vocab, ids->data[encoding->first], &bytes);
-    if (bytes == 3 && memcmp(text, "\xe2\x96\x81", 3) == 0) {
+    if (bytes == MT_MARK_BYTES && mt_mark_at(text, bytes, 0)) {
         ids->count--;
         if (encoding->spans)
             encoding->spans->count--;

@@ -3,6 +3,7 @@
 #include "core/text/pretokenizer.h"
 
 #include "core/text/character_class.h"
+#include "core/text/patterns.h"
 #include "core/text/scanner.h"
 
 #include <stdlib.h>
@@ -231,8 +232,6 @@ void mt_pretokenizer_scratch_free(struct mt_pretokenizer_scratch *scratch)
 /* --- loading
  * ------------------------------------------------------------------------------------------------ */
 
-#define GPT2_PATTERN "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-
 #define bad_model(error, ...) mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, __VA_ARGS__)
 
 static int add_stage(struct mt_pretokenizer *pretokenizer, struct stage stage, struct mt_error *error)
@@ -328,7 +327,7 @@ static int load_byte_level(struct mt_pretokenizer *pretokenizer, const json_t *j
     if (is_not_false(json, "add_prefix_space"))
         r = add_stage(pretokenizer, (struct stage){.kind = PREFIX_BLANK}, error);
     if (r == 0 && is_not_false(json, "use_regex"))
-        r = add_pattern(pretokenizer, GPT2_PATTERN, ISOLATED, false, error);
+        r = add_pattern(pretokenizer, MT_GPT2_WORDS, ISOLATED, false, error);
     pretokenizer->byte_level = true;
     return r;
 }

@@ -3,6 +3,7 @@
 #include "core/text/scanner.h"
 
 #include "core/text/character_class.h"
+#include "core/text/patterns.h"
 
 #include <string.h>
 
@@ -316,25 +317,15 @@ static bool scan_east_asian(const uint16_t *classes, const char *text, size_t by
 /* --- by pattern -------------------------------------------------------------------------------------------
  */
 
-#define SMALL_CONTRACTIONS "'s|'t|'re|'ve|'m|'ll|'d"
-#define CONTRACTIONS "(?i:" SMALL_CONTRACTIONS ")"
-#define END "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define WORDS(digits)                                                                                        \
-    CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" END
-#define U "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define W "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-
 static const char *const patterns[] = {
-    SMALL_CONTRACTIONS "| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-    WORDS("\\p{N}{1,3}"),
-    WORDS("\\p{N}"),
-    "[^\\r\\n\\p{L}\\p{N}]?" U "*" W "+" CONTRACTIONS "?|[^\\r\\n\\p{L}\\p{N}]?" U "+" W "*" CONTRACTIONS
-    "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" END,
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
-    " ?[\\p{P}\\p{S}]+[\\r\\n]*" END,
+    MT_GPT2_WORDS,
+    MT_WORDS("\\p{N}{1,3}"),
+    MT_WORDS("\\p{N}"),
+    MT_CASED_WORDS(MT_CONTRACTIONS "?", "\\p{N}{1,3}"),
+    MT_DEEPSEEK_WORDS,
     "\\p{N}{1,3}",
     "\\p{N}",
-    "[一-龥\xe3\x81\x80-ゟ゠-ヿ]+",
+    MT_DEEPSEEK_EAST_ASIAN,
     NULL,
 };
 static const mt_scanner scanners[] = {scan_gpt2,     scan_llama3,       scan_qwen2, scan_gpt4o,

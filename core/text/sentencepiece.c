@@ -34,7 +34,7 @@ static struct step next_step(const struct mt_sentencepiece *model, struct mt_vie
     size_t length = model->users ? mt_added_longest(model->users, rest, left, &id) : 0;
     if (length)
         return (struct step){rest, length, length, true};
-    if (plain_marks && left >= MT_MARK_BYTES && memcmp(rest, MT_MARK, MT_MARK_BYTES) == 0)
+    if (plain_marks && mt_mark_at(rest, left, 0))
         return (struct step){" ", 1, MT_MARK_BYTES, false};
     const char *found = model->charsmap ? mt_charsmap_longest(model->charsmap, rest, left, &length) : NULL;
     if (found)
@@ -185,16 +185,6 @@ static int no_memory(struct mt_error *error)
     return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the tokenizer");
 }
 
-/* Does any piece go on with a blank after something else? Then text can't be cut before blanks. */
-static bool crosses_blanks(const char *text, size_t bytes)
-{
-    for (size_t i = 0; i + MT_MARK_BYTES <= bytes; i++)
-        if (memcmp(text + i, MT_MARK, MT_MARK_BYTES) == 0 &&
-            (i >= MT_MARK_BYTES ? memcmp(text + i - MT_MARK_BYTES, MT_MARK, MT_MARK_BYTES) != 0 : i > 0))
-            return true;
-    return false;
-}
-
 static int read_byte_piece(struct mt_sentencepiece *model, int32_t id, const char *text, size_t bytes,
                            struct mt_error *error)
 {
@@ -235,7 +225,7 @@ static int read_piece(struct mt_sentencepiece *model, const struct mt_sentencepi
     default:
         return bad_model(error, "piece %d has the type %d, which is none", id, from->types[id]);
     }
-    if (from->types[id] != MT_PIECE_CONTROL && crosses_blanks(text, bytes))
+    if (from->types[id] != MT_PIECE_CONTROL && mt_mark_is_crossed(text, bytes))
         model->whole = true;
     if (memchr(text, '\n', bytes))
         model->lines = false;

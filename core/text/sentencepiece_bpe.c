@@ -232,11 +232,6 @@ static int encode_word(struct merging *merging, const char *word, size_t bytes)
     return merge_word(merging, word, bytes);
 }
 
-static bool mark_at(struct mt_view text, size_t at)
-{
-    return text.bytes - at >= MT_MARK_BYTES && memcmp(text.text + at, MT_MARK, MT_MARK_BYTES) == 0;
-}
-
 static int encode_words(struct merging *merging, struct mt_view text)
 {
     const struct mt_sentencepiece *model = merging->model;
@@ -255,7 +250,7 @@ static int encode_words(struct merging *merging, struct mt_view text)
             behind_mark = true;
             continue;
         }
-        const bool mark = text.text[i] == MT_MARK[0] && mark_at(text, i);
+        const bool mark = text.text[i] == MT_MARK[0] && mt_mark_at(text.text, text.bytes, i);
         const bool newline = text.text[i] == '\n' || (i && text.text[i - 1] == '\n');
         if ((mark && !behind_mark && !model->whole) || (newline && model->lines)) {
             r = encode_word(merging, text.text + start, i - start);

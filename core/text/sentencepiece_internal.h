@@ -4,12 +4,10 @@
 
 #include "core/text/added.h"
 #include "core/text/charsmap.h"
+#include "core/text/mark.h"
 #include "core/text/sentencepiece.h"
 #include "core/text/unigram.h"
 #include "core/text/word_cache.h"
-
-#define MT_MARK "\xe2\x96\x81" /* U+2581, for a blank */
-#define MT_MARK_BYTES 3
 
 struct mt_sentencepiece {
     const struct mt_vocab *pieces;

@@ -6,6 +6,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/size.h"
 #include "core/text/byte_alphabet.h"
+#include "core/text/mark.h"
 #include "core/text/pipeline.h"
 #include "core/text/sentencepiece_file.h"
 #include "core/text/side_tokens.h"
@@ -134,12 +135,12 @@ static int decoded(const struct mt_sentencepiece_file_piece *piece, struct mt_te
         return mt_text_append(out, &(char){(char)byte}, 1);
     int r = mt_text_append(out, "", 0);
     for (size_t i = 0; r == 0 && i < piece->bytes;) {
-        const char *mark = memmem(piece->text + i, piece->bytes - i, "\xe2\x96\x81", 3);
+        const char *mark = memmem(piece->text + i, piece->bytes - i, MT_MARK, MT_MARK_BYTES);
         const size_t plain = mark ? (size_t)(mark - piece->text) - i : piece->bytes - i;
         r = mt_text_append(out, piece->text + i, plain);
         if (r == 0 && mark)
             r = mt_text_append(out, " ", 1);
-        i += plain + (mark ? 3 : 0);
+        i += plain + (mark ? MT_MARK_BYTES : 0);
     }
     return r;
 }

@@ -2,6 +2,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/text/base64.h"
+#include "core/text/patterns.h"
 #include "core/text/pipeline.h"
 #include "core/text/side_tokens.h"
 #include "core/text/token_names.h"
@@ -13,10 +14,6 @@
 
 #define bad_model(error, ...) mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, __VA_ARGS__)
 
-#define WORDS(digits)                                                                                        \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                                     \
-    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
 #define QWEN_EXTRAS 205
 
 static const struct class
@@ -27,15 +24,15 @@ static const struct class
     bool qwen; /* has special tokens of its own, behind the ranks */
     const char *prefix[2];
 } classes[] = {
-    {"QWenTokenizer", WORDS("\\p{N}"), true, true, {NULL}},
-    {"ChatGLM4Tokenizer", WORDS("\\p{N}{1,3}"), false, false, {"[gMASK]", "<sop>"}},
+    {"QWenTokenizer", MT_WORDS("\\p{N}"), true, true, {NULL}},
+    {"ChatGLM4Tokenizer", MT_WORDS("\\p{N}{1,3}"), false, false, {"[gMASK]", "<sop>"}},
     {"PreTrainedTokenizer",
-     WORDS("\\p{N}{1,3}"),
+     MT_WORDS("\\p{N}{1,3}"),
      false,
      false,
      {NULL}}, /* what transformers takes any other for */
-    {"TokenizersBackend", WORDS("\\p{N}{1,3}"), false, false, {NULL}},
-    {"LlamaTokenizer", WORDS("\\p{N}{1,3}"), false, false, {NULL}},
+    {"TokenizersBackend", MT_WORDS("\\p{N}{1,3}"), false, false, {NULL}},
+    {"LlamaTokenizer", MT_WORDS("\\p{N}{1,3}"), false, false, {NULL}},
 };
 
 struct loading {
