@@ -8,6 +8,7 @@
 #include "tests/unit/support.h"
 
 #include <jansson.h>
+#include <sys/stat.h>
 
 #define GOLDEN "tests/unit/text/tokenizers"
 
@@ -333,6 +334,27 @@ static void damaged_merges_are_refused(void **state)
     assert_refused(state, "{" MODEL("\"a\":0", "7") "}", "merge 0 is not a pair");
 }
 
+/* By its name it is to be saved again; nobody will ever write to it. */
+static void a_pipe_among_the_files_is_passed_over(void **state)
+{
+    struct mt_error error = {0};
+    struct mt_test_folder *folder = *state;
+    static const char document[] = "{" MODEL("\"a\":0", "") "}";
+    mt_assert_ok(mt_file_write_atomic(mt_test_path(state, "tokenizer.json"), document, sizeof document - 1,
+                                      0666, &error),
+                 &error);
+    assert_int_equal(mkfifo(mt_test_path(state, "vocab.json"), 0600), 0);
+    alarm(20);
+    struct mt_tokenizer *tokenizer = load(folder->path);
+    alarm(0);
+    const char *saved = mt_test_path(state, "saved");
+    mt_assert_ok(mt_folder_create(saved, 0777, &error), &error);
+    mt_assert_ok(mt_tokenizer_save(tokenizer, saved, &error), &error);
+    assert_false(mt_path_exists(mt_test_path(state, "saved/vocab.json")));
+    assert_true(mt_path_exists(mt_test_path(state, "saved/tokenizer.json")));
+    mt_tokenizer_free(tokenizer);
+}
+
 /* Merges that lead in circles (also through a token without text) take symbols away each time, so they end.
  */
 static void merges_in_circles_end(void **state)
@@ -512,6 +534,7 @@ int main(void)
         mt_test_in_folder(damaged_vocabularies_are_refused),
         mt_test_in_folder(damaged_merges_are_refused),
         mt_test_in_folder(merges_in_circles_end),
+        mt_test_in_folder(a_pipe_among_the_files_is_passed_over),
         mt_test_in_folder(damaged_unigram_models_are_refused),
         mt_test_in_folder(damaged_normalization_rules_are_refused_or_harmless),
         mt_test_in_folder(a_character_without_a_token_and_without_an_unknown_one_is_an_error),
