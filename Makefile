@@ -99,6 +99,15 @@ unit_programs   := $(patsubst %.c,$(BUILD)/%,$(unit_sources))
 helper_programs := $(patsubst %.c,$(BUILD)/%,$(helper_sources))
 bench_programs  := $(patsubst %.c,$(BUILD)/%,$(bench_sources))
 
+# Programs and a CUDA module know each other's structures from these headers alone; a module that was compiled from
+# others is refused. What depends on their checksum is compiled again when one of them changes.
+module_headers   := $(addprefix core/,base/dtype.h base/error.h device/collective.h device/device.h device/module.h)
+module_interface := -DMT_CUDA_MODULE_INTERFACE=$(firstword $(shell cat $(module_headers) | cksum))u
+module_objects   := $(patsubst %,$(BUILD)/obj/%/module.o,core/device gpu cudasim/gpu cudasim-tsan/gpu)
+$(module_objects): $(module_headers)
+# Private: the files that record flags are prerequisites, and must not see them.
+$(BUILD)/obj/core/device/module.o: private folder_flags += $(module_interface)
+
 # --- the CUDA module: gpu/build.mk brings the rules, and adds to $(modules) -------------------------------------
 
 modules :=

@@ -38,6 +38,8 @@ $(BUILD)/obj/gpu/%.o: gpu/%.cu $(BUILD)/gpu-flags
 	@mkdir -p $(@D)
 	$(quiet)$(gpu_compile) -MD -MP -MF $(@:.o=.d) -MT $@ -c -o $@ $<
 
+$(BUILD)/obj/gpu/module.o: private gpu_compile += $(module_interface)
+
 $(cuda_module): $(gpu_objects)
 	$(say) LINK $@
 	$(quiet)$(NVCC) -shared -cudart static -o $@ $(gpu_objects) -L$(cuda_folder)/lib64 -lcublasLt -lcublas -ldl \

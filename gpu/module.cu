@@ -108,10 +108,11 @@ extern "C" __attribute__((visibility("default"))) const struct mt_cuda_module *
 mt_cuda_module_entry(const struct mt_cuda_module_host *host)
 {
     static struct mt_cuda_module module;
-    if (host->version != MT_CUDA_MODULE_VERSION)
+    if (host->version != MT_CUDA_MODULE_VERSION || host->interface != MT_CUDA_MODULE_INTERFACE)
         return NULL;
     mt_cuda_host = *host;
     module.version = MT_CUDA_MODULE_VERSION;
+    module.interface = MT_CUDA_MODULE_INTERFACE;
 #if !defined(__CUDACC__)
     module.simulated = true;
 #endif

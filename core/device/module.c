@@ -23,6 +23,7 @@ static struct {
 
 static const struct mt_cuda_module_host host = {
     .version = MT_CUDA_MODULE_VERSION,
+    .interface = MT_CUDA_MODULE_INTERFACE,
     .error_set = mt_error_set,
     .size_format = mt_size_format,
 };
@@ -68,12 +69,16 @@ static int load(const struct mt_cuda_module **module, struct mt_error *error)
             path, dlerror());
     mt_cuda_module_function *function;
     *(void **)&function = dlsym(library, MT_CUDA_MODULE_SYMBOL);
-    *module = function ? function(&host) : NULL;
-    if (!*module || (*module)->version != MT_CUDA_MODULE_VERSION) {
-        *module = NULL;
+    if (!function)
+        return mt_error_set(error, -ENOEXEC, MT_REASON_DEVICE, "'%s' is no CUDA module of MegaTrain", path);
+    const struct mt_cuda_module *offered = function(&host);
+    if (!offered || offered->version != MT_CUDA_MODULE_VERSION ||
+        offered->interface != MT_CUDA_MODULE_INTERFACE)
         return mt_error_set(error, -ENOEXEC, MT_REASON_DEVICE,
-                            "'%s' is no CUDA module of this version of MegaTrain: build both together", path);
-    }
+                            "the CUDA module '%s' was built from other sources than this program and would "
+                            "misread what it is given: build and install both together (make, make install)",
+                            path);
+    *module = offered;
     return 0;
 }
 

@@ -1,6 +1,8 @@
 /* The door between the programs and a CUDA module (build/megatrain-cuda.so, or the simulated one of the
  * tests). The module is loaded at run time and links no copy of core/: what it calls comes in a table, and
- * what it offers goes out in one. Both begin with a version; they must be equal.
+ * what it offers goes out in one. Both begin with two numbers, which must be equal: a version, of the
+ * beginning of the tables itself, and the interface, which stands for all that both sides know of each
+ * other's structures.
  */
 #ifndef MT_DEVICE_MODULE_H
 #define MT_DEVICE_MODULE_H
@@ -8,13 +10,20 @@
 #include "core/device/collective.h"
 #include "core/device/device.h"
 
-#define MT_CUDA_MODULE_VERSION 2u
+#define MT_CUDA_MODULE_VERSION 3u
+/* A checksum of the headers that both sides are compiled from (module_headers in the Makefile, which sets
+ * it): a module that was not built again after one of them changed would read arguments where they no longer
+ * are. */
+#ifndef MT_CUDA_MODULE_INTERFACE
+#define MT_CUDA_MODULE_INTERFACE 0u /* for analysers, which look and do not run */
+#endif
 /* The one symbol that a module exports: mt_cuda_module_function. */
 #define MT_CUDA_MODULE_SYMBOL "mt_cuda_module_entry"
 
 /* What a module may call. */
 struct mt_cuda_module_host {
-    uint32_t version; /* MT_CUDA_MODULE_VERSION */
+    uint32_t version;   /* MT_CUDA_MODULE_VERSION */
+    uint32_t interface; /* MT_CUDA_MODULE_INTERFACE */
     int (*error_set)(struct mt_error *error, int code, enum mt_reason reason, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
     const char *(*size_format)(size_t bytes, char *buffer, size_t buffer_bytes);
@@ -43,8 +52,9 @@ struct mt_cuda_open_options {
 };
 
 struct mt_cuda_module {
-    uint32_t version; /* MT_CUDA_MODULE_VERSION */
-    bool simulated;   /* no real GPU behind it: for tests */
+    uint32_t version;   /* MT_CUDA_MODULE_VERSION */
+    uint32_t interface; /* MT_CUDA_MODULE_INTERFACE */
+    bool simulated;     /* no real GPU behind it: for tests */
 
     /* The number of devices, usable or not. 0 with no devices; -ENODEV with a sentence where there is no
      * driver, or one that is too old. */
@@ -59,7 +69,7 @@ struct mt_cuda_module {
     const struct mt_collective_api *collective;
 };
 
-/* NULL when the versions differ. */
+/* NULL when version or interface differ. */
 typedef const struct mt_cuda_module *mt_cuda_module_function(const struct mt_cuda_module_host *host);
 
 /* Loads the module that MEGATRAIN_CUDA_MODULE names, else the one beside the program or in

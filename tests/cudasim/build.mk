@@ -66,6 +66,8 @@ endef
 $(eval $(call cudasim_rules,cudasim,$(SANITIZE)))
 $(eval $(call cudasim_rules,cudasim-tsan,thread))
 
+$(filter $(BUILD)/obj/cudasim%,$(module_objects)): private cudasim_device += $(module_interface)
+
 $(cudasim_module): $(call cudasim_object,cudasim,$(cudasim_gpu)) $(cudasim_simulator)
 	$(say) LINK $@
 	$(quiet)$(CXX) -shared -pthread $(sanitizer) $(LDFLAGS) -o $@ $^ $(cudasim_libraries)

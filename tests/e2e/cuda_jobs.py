@@ -121,6 +121,33 @@ def a_module_that_is_not_there_or_is_none_is_named():
             folder.run("schema")
 
 
+STALE_MODULE = """
+#define MT_CUDA_MODULE_INTERFACE 1u
+#include "core/device/module.h"
+const struct mt_cuda_module *mt_cuda_module_entry(const struct mt_cuda_module_host *host);
+const struct mt_cuda_module *mt_cuda_module_entry(const struct mt_cuda_module_host *host)
+{
+    static const struct mt_cuda_module module = {.version = MT_CUDA_MODULE_VERSION, .interface = 1u};
+    return host ? &module : 0;
+}
+"""
+
+
+@case
+def a_module_that_was_built_from_other_headers_is_refused():
+    with Folder() as folder:
+        source, stale = folder / "stale.c", folder / "stale.so"
+        with open(source, "w") as file:
+            file.write(STALE_MODULE)
+        subprocess.run(["gcc", "-I.", "-shared", "-fPIC", "-o", stale, source], check=True)
+        environment = {**os.environ, "MEGATRAIN_CUDA_MODULE": str(stale)}
+        said = folder.train(job(folder, steps=2), "cuda", env=environment, code=70)
+        assert "was built from other sources than this program" in said and "stale.so" in said, said[-800:]
+        folder.train(job(folder, "auto", steps=2), "auto", env=environment)
+        told = [line for line in log_lines(folder / "auto") if "device auto takes the CPU" in line]
+        assert len(told) == 1 and "other sources" in told[0], told
+
+
 @case
 def under_the_daemon_a_job_on_a_failing_device_is_started_again_and_completes():
     with Folder() as folder, Daemon("--allow-path", folder.path, worker=WORKER,
