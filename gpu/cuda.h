@@ -102,7 +102,9 @@ void mt_cuda_versions(char *text, size_t bytes);
 
 int mt_cuda_open(int index, const struct mt_cuda_open_options *options, struct mt_device **device,
                  struct mt_error *error);
-/* Makes the device the calling thread's current one. */
+/* Makes the device the calling thread's current one, and makes its context where there was none: so nothing
+ * is ever put back to a device that was current before. */
+cudaError_t mt_cuda_choose(int index);
 int mt_cuda_enter(struct mt_cuda_device *device);
 
 /* ---- nvml.cu ---- */

@@ -7,13 +7,18 @@
 
 static thread_local int current = -1;
 
+cudaError_t mt_cuda_choose(int index)
+{
+    if (current == index)
+        return cudaSuccess;
+    const cudaError_t result = cudaSetDevice(index);
+    current = result == cudaSuccess ? index : -1;
+    return result;
+}
+
 int mt_cuda_enter(struct mt_cuda_device *device)
 {
-    if (current == device->index)
-        return 0;
-    const int code = mt_cuda_check(device, cudaSetDevice(device->index), "choosing the device");
-    current = code ? -1 : device->index;
-    return code;
+    return mt_cuda_check(device, mt_cuda_choose(device->index), "choosing the device");
 }
 
 static void device_info(struct mt_device *base, struct mt_device_info *info)

@@ -34,7 +34,11 @@ static void find_peers(int index, int devices, struct mt_cuda_device_description
 {
     for (int other = 0; other < devices && other < 64; other++) {
         int reaches = 0;
-        if (other != index && cudaDeviceCanAccessPeer(&reaches, index, other) == cudaSuccess && reaches)
+        if (other == index)
+            continue;
+        if (cudaDeviceCanAccessPeer(&reaches, index, other) != cudaSuccess)
+            cudaGetLastError();
+        else if (reaches)
             description->peers |= (uint64_t)1 << other;
     }
 }
@@ -75,10 +79,8 @@ int mt_cuda_describe(int index, struct mt_cuda_device_description *description, 
                  properties.major, properties.minor);
         return 0;
     }
-    int before = 0;
     size_t total;
-    cudaGetDevice(&before);
-    result = cudaSetDevice(index);
+    result = mt_cuda_choose(index);
     if (result == cudaSuccess)
         result = cudaMemGetInfo(&description->free_bytes, &total);
     if (result != cudaSuccess) {
@@ -87,7 +89,6 @@ int mt_cuda_describe(int index, struct mt_cuda_device_description *description, 
         snprintf(description->unusable, sizeof description->unusable, "%s%s%s", cudaGetErrorString(result),
                  *advice ? "; " : "", advice);
     }
-    cudaSetDevice(before);
     return 0;
 }
 
