@@ -160,6 +160,9 @@ static cublasStatus_t choose(struct mt_cuda_products *products, const struct sha
     RETURN_IF_FAILED(cublasLtMatmulPreferenceCreate(&d->preference));
     RETURN_IF_FAILED(prefer(d->preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                             static_cast<uint64_t>(products->workspace_bytes)));
+    /* Parts of sums may meet in fp32 alone, not in the result's bf16. */
+    RETURN_IF_FAILED(prefer(d->preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                            static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)));
     RETURN_IF_FAILED(prefer(d->preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, shape->b_alignment));
     RETURN_IF_FAILED(prefer(d->preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, shape->a_alignment));
     RETURN_IF_FAILED(prefer(d->preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, shape->c_alignment));
