@@ -13,34 +13,28 @@
 #define PER_LANE (MT_CUDA_ATTENTION_KEYS / MT_WARP)
 
 struct softmax {
-    struct mt_attention_rows rows;
-    const int32_t *first, *last;
-    float *scores, *out, *max, *sum;
-    size_t key, keys, stride, dim;
-    float softcap, rounded_scale;
-    const float *alibi;
+    struct mt_attention_tile tile;
+    float *out, *max, *sum;
     bool first_block;
 };
 
 template <typename T> static __global__ void softmax_block(struct softmax s, T *p)
 {
-    const size_t row = (size_t)blockIdx.x * (blockDim.x / MT_WARP) + threadIdx.x / MT_WARP;
-    if (row >= s.rows.kv_heads * s.rows.queries * s.rows.group)
+    struct mt_attention_row own;
+    if (!mt_attention_own_row(s.tile.rows, &own))
         return;
-    const unsigned lane = threadIdx.x % MT_WARP;
-    size_t query, kv_head, member;
-    mt_attention_place(s.rows, row, &query, &kv_head, &member);
-    const long long from = (long long)s.first[query] - (long long)s.key;
-    const long long to = (long long)s.last[query] - (long long)s.key;
-    const struct mt_attention_bending bending = {
-        s.softcap, s.alibi ? s.alibi[kv_head * s.rows.group + member] : 0, s.rounded_scale};
-    const float *scores = s.scores + row * s.stride;
+    const size_t row = own.row;
+    const unsigned lane = own.lane;
+    const long long from = (long long)s.tile.first[own.query] - (long long)s.tile.key;
+    const long long to = (long long)s.tile.last[own.query] - (long long)s.tile.key;
+    const struct mt_attention_bending bending = mt_attention_bends(s.tile, own);
+    const float *scores = s.tile.scores + row * s.tile.stride;
     const float before = s.first_block ? -INFINITY : s.max[row];
     float v[PER_LANE], largest = -INFINITY, total = 0;
 #pragma unroll
     for (unsigned j = 0; j < PER_LANE; j++) {
         const long long i = (long long)(lane + j * MT_WARP);
-        const bool seen = i >= from && i < to && i < (long long)s.keys;
+        const bool seen = i >= from && i < to && i < (long long)s.tile.keys;
         v[j] = seen ? mt_attention_bend(scores[i], bending, i - (to - 1), i - from) : -INFINITY;
         largest = fmaxf(largest, v[j]);
     }
@@ -48,17 +42,17 @@ template <typename T> static __global__ void softmax_block(struct softmax s, T *
 #pragma unroll
     for (unsigned j = 0; j < PER_LANE; j++) {
         const long long i = (long long)(lane + j * MT_WARP);
-        const bool seen = i >= from && i < to && i < (long long)s.keys;
+        const bool seen = i >= from && i < to && i < (long long)s.tile.keys;
         const float e = seen ? expf(v[j] - largest) : 0.0f;
         total += e;
-        if (i < (long long)s.stride)
-            p[row * s.stride + (size_t)i] = mt_narrow<T>(e);
+        if (i < (long long)s.tile.stride)
+            p[row * s.tile.stride + (size_t)i] = mt_narrow<T>(e);
     }
     total = mt_warp_sum(total);
     const float factor = before == largest ? 1.0f : expf(before - largest);
     if (!s.first_block && factor != 1.0f)
-        for (size_t i = lane; i < s.dim; i += MT_WARP)
-            s.out[row * s.dim + i] *= factor;
+        for (size_t i = lane; i < s.tile.dim; i += MT_WARP)
+            s.out[row * s.tile.dim + i] *= factor;
     if (lane == 0) {
         s.max[row] = largest;
         s.sum[row] = s.first_block ? total : s.sum[row] * factor + total;
@@ -67,94 +61,38 @@ template <typename T> static __global__ void softmax_block(struct softmax s, T *
 
 template <typename T> static __global__ void finish_rows(struct softmax s, T *out, float *lse)
 {
-    const size_t row = (size_t)blockIdx.x * (blockDim.x / MT_WARP) + threadIdx.x / MT_WARP;
-    if (row >= s.rows.kv_heads * s.rows.queries * s.rows.group)
+    struct mt_attention_row own;
+    if (!mt_attention_own_row(s.tile.rows, &own))
         return;
-    const unsigned lane = threadIdx.x % MT_WARP;
-    size_t query, kv_head, member;
-    mt_attention_place(s.rows, row, &query, &kv_head, &member);
-    const size_t head = (query * s.rows.kv_heads + kv_head) * s.rows.group + member;
-    const float inverse = 1.0f / s.sum[row];
-    for (size_t i = lane; i < s.dim; i += MT_WARP)
-        out[head * s.dim + i] = mt_narrow<T>(s.out[row * s.dim + i] * inverse);
-    if (lane == 0 && lse)
-        lse[head] = s.max[row] + logf(s.sum[row]);
+    const size_t head = mt_attention_head(s.tile.rows, own), dim = s.tile.dim;
+    const float inverse = 1.0f / s.sum[own.row];
+    for (size_t i = own.lane; i < dim; i += MT_WARP)
+        out[head * dim + i] = mt_narrow<T>(s.out[own.row * dim + i] * inverse);
+    if (own.lane == 0 && lse)
+        lse[head] = s.max[own.row] + logf(s.sum[own.row]);
 }
 
+template <typename T>
 static int run_block(struct mt_stream *stream, const struct mt_attention_plan *plan,
                      const struct mt_attention_block *block)
 {
     const struct mt_attention_args *a = &plan->args;
-    const size_t rows = block->queries * plan->group, dim = a->head_dim, element = mt_dtype_bytes(a->dtype);
-    const dim3 grid(
-        static_cast<unsigned>(mt_cuda_ceil_div(rows * a->num_kv_heads, MT_ATTENTION_THREADS / MT_WARP))),
-        threads(MT_ATTENTION_THREADS);
-    struct softmax s = {};
-    s.rows = {block->query, block->queries, plan->group, a->num_kv_heads};
-    s.first = plan->first;
-    s.last = plan->last;
-    s.scores = plan->scores;
-    s.out = plan->out;
-    s.max = plan->max;
-    s.sum = plan->sum;
-    s.dim = dim;
-    s.softcap = a->softcap;
-    s.alibi = a->alibi;
-    s.rounded_scale = a->alibi_bf16 ? a->scale : 0;
+    struct softmax s = {mt_cuda_attention_tile(plan, block), plan->out, plan->max, plan->sum, true};
+    const dim3 grid = mt_cuda_attention_grid(&s.tile), threads(MT_ATTENTION_THREADS);
     mt_cuda_attention_pack(stream, plan, block, plan->q, a->q, a->q_stride, a->q_group_stride);
     for (size_t key = block->key; key < block->key_end; key += MT_CUDA_ATTENTION_KEYS) {
-        s.key = key;
-        s.keys = mt_size_min(MT_CUDA_ATTENTION_KEYS, block->key_end - key);
-        s.stride = mt_cuda_attention_score_stride(s.keys);
+        mt_cuda_attention_meet(&s.tile, block, key);
         s.first_block = key == block->key;
-        struct mt_cuda_product product = mt_cuda_attention_product(plan);
-        product.a = plan->q;
-        product.b = static_cast<const char *>(a->k) + key * a->k_stride * element;
-        product.c = plan->scores;
-        product.m = rows;
-        product.n = s.keys;
-        product.k = dim;
-        product.lda = dim;
-        product.ldb = a->k_stride;
-        product.ldc = s.stride;
-        product.transpose_b = true;
-        product.alpha = a->scale;
-        product.a_step = rows * dim;
-        product.b_step = a->kv_head_stride;
-        product.c_step = rows * s.stride;
-        int code = mt_cuda_multiply(stream, &product, "attention");
+        int code = mt_cuda_attention_score(stream, plan, &s.tile, plan->q, a->k, a->k_stride, a->scale,
+                                           plan->scores);
         if (code)
             return code;
-        if (a->dtype == MT_BF16)
-            MT_LAUNCH((softmax_block<mt_bf16>), grid, threads, 0, stream->handle, s,
-                      static_cast<mt_bf16 *>(plan->p));
-        else
-            MT_LAUNCH((softmax_block<float>), grid, threads, 0, stream->handle, s,
-                      static_cast<float *>(plan->p));
-        product = mt_cuda_attention_product(plan);
-        product.a = plan->p;
-        product.b = static_cast<const char *>(a->v) + key * a->v_stride * element;
-        product.c = plan->out;
-        product.m = rows;
-        product.n = dim;
-        product.k = s.keys;
-        product.lda = s.stride;
-        product.ldb = a->v_stride;
-        product.ldc = dim;
-        product.beta = s.first_block ? 0.0f : 1.0f;
-        product.a_step = rows * s.stride;
-        product.b_step = a->kv_head_stride;
-        product.c_step = rows * dim;
-        code = mt_cuda_multiply(stream, &product, "attention");
+        MT_LAUNCH((softmax_block<T>), grid, threads, 0, stream->handle, s, static_cast<T *>(plan->p));
+        code = mt_cuda_attention_gather(stream, plan, &s.tile, plan->p, a->v, a->v_stride, 1, s.first_block);
         if (code)
             return code;
     }
-    if (a->dtype == MT_BF16)
-        MT_LAUNCH((finish_rows<mt_bf16>), grid, threads, 0, stream->handle, s, static_cast<mt_bf16 *>(a->out),
-                  a->lse);
-    else
-        MT_LAUNCH((finish_rows<float>), grid, threads, 0, stream->handle, s, static_cast<float *>(a->out),
-                  a->lse);
+    MT_LAUNCH((finish_rows<T>), grid, threads, 0, stream->handle, s, static_cast<T *>(a->out), a->lse);
     return 0;
 }
 
@@ -173,6 +111,7 @@ int mt_cuda_attention(struct mt_stream *stream, const struct mt_attention_args *
     struct mt_attention_block block;
     size_t query = 0, document = 0;
     while (!code && mt_cuda_attention_next(&plan, &query, &document, &block))
-        code = run_block(stream, &plan, &block);
+        code = args->dtype == MT_BF16 ? run_block<mt_bf16>(stream, &plan, &block)
+                                      : run_block<float>(stream, &plan, &block);
     return code ? code : mt_cuda_end(stream, "attention");
 }

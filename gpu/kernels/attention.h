@@ -63,11 +63,39 @@ static inline struct mt_cuda_product mt_cuda_attention_product(const struct mt_a
     return product;
 }
 
-/* Elements between rows of scores: whole packs. */
-static inline size_t mt_cuda_attention_score_stride(size_t keys)
-{
-    return (keys + 7) / 8 * 8;
-}
+/* Which query and head a packed row is. */
+struct mt_attention_rows {
+    size_t query, queries, group, kv_heads;
+};
+
+/* A block of queries and the block of keys that it meets: what the kernels between two products look at. */
+struct mt_attention_tile {
+    struct mt_attention_rows rows;
+    const int32_t *first, *last;
+    float *scores;
+    size_t key, keys, stride; /* stride: elements between rows of scores, whole packs */
+    size_t dim;
+    float softcap, rounded_scale;
+    const float *alibi;
+};
+
+/* Of a block before it has met any keys. */
+struct mt_attention_tile mt_cuda_attention_tile(const struct mt_attention_plan *plan,
+                                                const struct mt_attention_block *block);
+/* Its keys become those from `key` on. */
+void mt_cuda_attention_meet(struct mt_attention_tile *tile, const struct mt_attention_block *block,
+                            size_t key);
+/* Of kernels with a warp a row. */
+dim3 mt_cuda_attention_grid(const struct mt_attention_tile *tile);
+/* to [rows, keys] = alpha * rows * keys^T: `rows` are packed, `keys` those of the batch. */
+int mt_cuda_attention_score(struct mt_stream *stream, const struct mt_attention_plan *plan,
+                            const struct mt_attention_tile *tile, const void *rows, const void *keys,
+                            size_t key_stride, float alpha, float *to);
+/* The plan's out [rows, dim] (+)= alpha * weights [rows, keys] * values, those of the batch; = at the block's
+ * first keys. */
+int mt_cuda_attention_gather(struct mt_stream *stream, const struct mt_attention_plan *plan,
+                             const struct mt_attention_tile *tile, const void *weights, const void *values,
+                             size_t value_stride, float alpha, bool first_keys);
 
 /* ---- in kernels ---- */
 
@@ -94,11 +122,6 @@ static inline __device__ float mt_attention_bend(float score, const struct mt_at
     return score + by.slope * (float)back;
 }
 
-/* Which query and head a packed row is. */
-struct mt_attention_rows {
-    size_t query, queries, group, kv_heads;
-};
-
 static inline __device__ void mt_attention_place(const struct mt_attention_rows &rows, size_t row,
                                                  size_t *query, size_t *kv_head, size_t *member)
 {
@@ -106,6 +129,41 @@ static inline __device__ void mt_attention_place(const struct mt_attention_rows 
     *kv_head = row / a_head;
     *query = rows.query + row % a_head / rows.group;
     *member = row % rows.group;
+}
+
+/* The row of a warp. */
+struct mt_attention_row {
+    size_t row; /* packed */
+    size_t query, kv_head, member;
+    unsigned lane;
+};
+
+/* False: there are no more rows. */
+static inline __device__ bool mt_attention_own_row(const struct mt_attention_rows &rows,
+                                                   struct mt_attention_row *own)
+{
+    own->row = (size_t)blockIdx.x * (blockDim.x / MT_WARP) + threadIdx.x / MT_WARP;
+    own->lane = threadIdx.x % MT_WARP;
+    if (own->row >= rows.kv_heads * rows.queries * rows.group)
+        return false;
+    mt_attention_place(rows, own->row, &own->query, &own->kv_head, &own->member);
+    return true;
+}
+
+/* Where the row lies among [tokens, num_heads]. */
+static inline __device__ size_t mt_attention_head(const struct mt_attention_rows &rows,
+                                                  const struct mt_attention_row &own)
+{
+    return (own.query * rows.kv_heads + own.kv_head) * rows.group + own.member;
+}
+
+static inline __device__ struct mt_attention_bending mt_attention_bends(const struct mt_attention_tile &tile,
+                                                                        const struct mt_attention_row &own)
+{
+    const struct mt_attention_bending bending = {
+        tile.softcap, tile.alibi ? tile.alibi[own.kv_head * tile.rows.group + own.member] : 0,
+        tile.rounded_scale};
+    return bending;
 }
 
 #endif

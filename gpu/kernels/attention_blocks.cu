@@ -140,6 +140,83 @@ bool mt_cuda_attention_next(const struct mt_attention_plan *plan, size_t *query,
     return true;
 }
 
+struct mt_attention_tile mt_cuda_attention_tile(const struct mt_attention_plan *plan,
+                                                const struct mt_attention_block *block)
+{
+    const struct mt_attention_args *a = &plan->args;
+    struct mt_attention_tile tile = {};
+    tile.rows = {block->query, block->queries, plan->group, a->num_kv_heads};
+    tile.first = plan->first;
+    tile.last = plan->last;
+    tile.scores = plan->scores;
+    tile.dim = a->head_dim;
+    tile.softcap = a->softcap;
+    tile.alibi = a->alibi;
+    tile.rounded_scale = a->alibi_bf16 ? a->scale : 0;
+    return tile;
+}
+
+void mt_cuda_attention_meet(struct mt_attention_tile *tile, const struct mt_attention_block *block,
+                            size_t key)
+{
+    tile->key = key;
+    tile->keys = mt_size_min(MT_CUDA_ATTENTION_KEYS, block->key_end - key);
+    tile->stride = (tile->keys + 7) / 8 * 8;
+}
+
+dim3 mt_cuda_attention_grid(const struct mt_attention_tile *tile)
+{
+    const size_t rows = tile->rows.queries * tile->rows.group * tile->rows.kv_heads;
+    return dim3(static_cast<unsigned>(mt_cuda_ceil_div(rows, MT_ATTENTION_THREADS / MT_WARP)));
+}
+
+/* ---- products ---- */
+
+int mt_cuda_attention_score(struct mt_stream *stream, const struct mt_attention_plan *plan,
+                            const struct mt_attention_tile *tile, const void *rows, const void *keys,
+                            size_t key_stride, float alpha, float *to)
+{
+    struct mt_cuda_product product = mt_cuda_attention_product(plan);
+    product.a = rows;
+    product.b = static_cast<const char *>(keys) + tile->key * key_stride * mt_dtype_bytes(plan->args.dtype);
+    product.c = to;
+    product.m = tile->rows.queries * tile->rows.group;
+    product.n = tile->keys;
+    product.k = tile->dim;
+    product.lda = tile->dim;
+    product.ldb = key_stride;
+    product.ldc = tile->stride;
+    product.transpose_b = true;
+    product.alpha = alpha;
+    product.a_step = product.m * tile->dim;
+    product.b_step = plan->args.kv_head_stride;
+    product.c_step = product.m * tile->stride;
+    return mt_cuda_multiply(stream, &product, "scores of attention");
+}
+
+int mt_cuda_attention_gather(struct mt_stream *stream, const struct mt_attention_plan *plan,
+                             const struct mt_attention_tile *tile, const void *weights, const void *values,
+                             size_t value_stride, float alpha, bool first_keys)
+{
+    struct mt_cuda_product product = mt_cuda_attention_product(plan);
+    product.a = weights;
+    product.b =
+        static_cast<const char *>(values) + tile->key * value_stride * mt_dtype_bytes(plan->args.dtype);
+    product.c = plan->out;
+    product.m = tile->rows.queries * tile->rows.group;
+    product.n = tile->dim;
+    product.k = tile->keys;
+    product.lda = tile->stride;
+    product.ldb = value_stride;
+    product.ldc = tile->dim;
+    product.alpha = alpha;
+    product.beta = first_keys ? 0.0f : 1.0f;
+    product.a_step = product.m * tile->stride;
+    product.b_step = plan->args.kv_head_stride;
+    product.c_step = product.m * tile->dim;
+    return mt_cuda_multiply(stream, &product, "sums of attention");
+}
+
 /* ---- ranges ---- */
 
 struct documents {
