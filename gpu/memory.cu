@@ -5,8 +5,8 @@
  * fixed size, one a computing stream: work of one stream is in order, so each operation uses it from its
  * start.
  *
- * Host memory is mapped with huge pages where the system has them, written once, then registered with the
- * driver: copies from registered memory run at the full speed of the bus, and beside the computation.
+ * Host memory is mapped with huge pages where the system has them, then registered with the driver: copies
+ * from registered memory run at the full speed of the bus, and beside the computation.
  */
 #include "gpu/cuda.h"
 

@@ -1,6 +1,6 @@
-/* What only NVML tells: the driver's version and the PCIe link as it is trained. It comes with the driver and
- * is looked for at run time; the few declarations that are needed stand here, so that its header need not be
- * there.
+/* What only NVML tells: the driver's version and the PCIe link that card and slot allow. It comes with the
+ * driver and is looked for at run time; the few declarations that are needed stand here, so that its header
+ * need not be there.
  */
 #include "gpu/cuda.h"
 
