@@ -28,7 +28,9 @@ static int open_source(const struct mt_dataset_options *options, struct mt_sourc
         options->name
             ? mt_source_from_registry(options->dataset_dir, options->name, &options->columns, source, error)
             : mt_source_from_paths(options->paths, options->num_paths, &options->columns, source, error);
-    return r < 0 ? r : mt_dataset_check_method(options, &source->columns, error);
+    const bool known = r == 0 || r == -EREMOTE; /* nobody fetches what is refused then */
+    const int refused = known ? mt_dataset_check_method(options, &source->columns, error) : 0;
+    return refused < 0 ? refused : r;
 }
 
 int mt_dataset_sources(const struct mt_dataset_options *options, struct mt_sources *sources,
@@ -58,8 +60,13 @@ int mt_dataset_fetch(const struct mt_dataset_options *options, mt_source_fetcher
     int r = 0;
     for (size_t i = 0; r == 0 && i < (options->num_mix ? options->num_mix : 1); i++) {
         const struct mt_dataset_options part = part_options(options, i);
-        if (part.name)
+        struct mt_source source = {0};
+        r = part.name ? open_source(&part, &source, error) : 0;
+        mt_source_free(&source);
+        if (r == -EREMOTE) {
+            *error = (struct mt_error){0};
             r = mt_source_fetch(part.dataset_dir, part.name, fetch, context, error);
+        }
         if (r < 0 && options->num_mix)
             mt_error_prefix(error, "part %zu of dataset.mix", i + 1);
     }

@@ -315,6 +315,7 @@ static int read_entry(const struct entry *entry, const char *dataset_dir, const 
         r = read_num_samples(entry, &source->max_rows, error);
     if (r < 0)
         return r;
+    source->columns = columns; /* told even where the files are not here */
     return is_given(entry->object, "file_name") ? find_files(entry, dataset_dir, &columns, source, error)
                                                 : find_hub_files(entry, &columns, source, error);
 }

@@ -230,6 +230,36 @@ static void an_entry_with_hf_hub_url_is_read_from_the_cache(void **state)
     unsetenv("HF_HUB_CACHE");
 }
 
+static int count_fetch(void *context, const struct mt_hub_dataset *dataset, struct mt_error *error)
+{
+    (void)dataset, (void)error;
+    ++*(int *)context;
+    return 0;
+}
+
+static void what_would_be_refused_is_not_fetched_first(void **state)
+{
+    struct mt_error error = {0};
+    struct mt_test_folder *folder = *state;
+    int fetched = 0;
+    write_file(state, "dataset_info.json",
+               "{\"a\":{\"hf_hub_url\":\"Org/Set\"},\"b\":{\"hf_hub_url\":\"Org/Set\",\"ranking\":true}}");
+    setenv("HF_HUB_CACHE", mt_test_path(state, "hub"), 1);
+    struct mt_dataset_options options = usual_options();
+    options.dataset_dir = folder->path;
+    options.data_may_come = true;
+    options.name = "a";
+    mt_assert_ok(mt_dataset_probe(&options, &error), &error);
+    mt_assert_ok(mt_dataset_fetch(&options, count_fetch, &fetched, &error), &error);
+    assert_int_equal(fetched, 1);
+    options.name = "b";
+    assert_int_equal(mt_dataset_probe(&options, &error), -ENOTSUP);
+    mt_assert_mentions(error.message, "preference training (method: dpo), which is not supported yet");
+    assert_int_equal(mt_dataset_fetch(&options, count_fetch, &fetched, &error), -ENOTSUP);
+    assert_int_equal(fetched, 1);
+    unsetenv("HF_HUB_CACHE");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +270,7 @@ int main(void)
         mt_test_in_folder(overlapping_patterns_name_a_file_once),
         mt_test_in_folder(a_known_part_of_the_hub_is_not_taken_for_all),
         mt_test_in_folder(an_entry_with_hf_hub_url_is_read_from_the_cache),
+        mt_test_in_folder(what_would_be_refused_is_not_fetched_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
