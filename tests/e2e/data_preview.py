@@ -8,9 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from megatraind import Daemon, case, equal, run_cases  # noqa: E402
+from megatraind import Daemon, case, equal, run_cases, until  # noqa: E402
 from training import MEGATRAIN, WORKER, Folder, tiny, write_rows  # noqa: E402
 
 PINNED = {"samples", "dropped", "truncated", "tokens", "target_tokens", "lengths", "show"}
@@ -180,6 +181,26 @@ def the_api_says_what_is_wrong_with_document_data_and_question():
         assert part in found["errors"][0]["detail"] + str(found["errors"][0].get("suggestion")), found
     for query in ("show=101", "show=x", "rows=0", "nothing=1"):
         equal(daemon.ask("POST", "/datasets/preview?" + query, job())[0], 400)
+
+
+@case
+def one_preview_is_made_at_a_time_and_the_daemon_answers_others_meanwhile():
+    slow = folder.write("slow-worker", f'#!/bin/sh\ncase "$*" in *preview*) touch {folder / "begun"}; sleep 3 ;; esac\n'
+                        f'exec {WORKER} "$@"\n')
+    os.chmod(slow, 0o755)
+    with Daemon(worker=slow) as other:
+        write_rows(os.path.join(other.state, "datasets", "chat.jsonl"), ROWS)
+        answers = []
+        first = threading.Thread(target=lambda: answers.append(other.ask("POST", "/datasets/preview", job())))
+        first.start()
+        until("the first one has begun", lambda: os.path.exists(folder / "begun"))
+        status, found = other.ask("POST", "/datasets/preview", job())
+        equal((status, "another look" in found["detail"]), (503, True))
+        equal(other.ask("GET", "/jobs")[0], 200)
+        equal(answers, [])  # all of that before the first answer
+        first.join()
+        equal(answers[0][0], 200)
+        equal(other.ask("POST", "/datasets/preview", job())[0], 200)
 
 
 @case
