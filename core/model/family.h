@@ -50,9 +50,10 @@ struct mt_family_fixed {
 /* Settings that most families have and transformers does not read for this one: another value than the one
  * that follows would train a model that nothing else loads. */
 enum mt_family_lacks {
-    MT_LACKS_HEAD_DIM = 1,     /* heads are hidden_size / num_attention_heads wide */
-    MT_LACKS_KV_HEADS = 2,     /* as many key-value heads as query heads */
-    MT_LACKS_ROPE_SCALING = 4, /* positions are not rotary, or turn without scaling */
+    MT_LACKS_HEAD_DIM = 1,       /* heads are hidden_size / num_attention_heads wide */
+    MT_LACKS_KV_HEADS = 2,       /* as many key-value heads as query heads */
+    MT_LACKS_ROPE_SCALING = 4,   /* positions are not rotary, or turn without scaling */
+    MT_LACKS_OTHER_SCALINGS = 8, /* of rotary positions than longrope */
 };
 
 struct mt_family {

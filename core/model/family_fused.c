@@ -110,6 +110,7 @@ static const struct mt_family families[] = {
     {
         .model_type = "phi3",
         .architecture = "Phi3ForCausalLM",
+        .lacks = MT_LACKS_OTHER_SCALINGS,
         .names = {EMBEDDING_AND_HEAD, FINAL_NORM, [MT_ROLE_QKV] = "model.layers.#.self_attn.qkv_proj.weight",
                   [MT_ROLE_O] = "model.layers.#.self_attn.o_proj.weight", PRE_NORMS, FUSED_MLP},
         .rope_theta = 10000,

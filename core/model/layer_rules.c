@@ -163,6 +163,8 @@ int mt_layer_rules_read(struct mt_model *model, const json_t *config, size_t hea
         .interleaved = family->interleaved,
         .reversed = family->reversed,
         .proportional = family->proportional_ropes,
+        .longrope_only = family->lacks & MT_LACKS_OTHER_SCALINGS,
+        .model_type = family->model_type,
         .arena = model->arena,
     };
     *rules =

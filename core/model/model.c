@@ -43,6 +43,27 @@ static bool is_scaling(const json_t *settings)
                 : json_object_get(settings, "factor") != NULL;
 }
 
+/* Where a switch says how many key-value heads there are, no number says otherwise. transformers writes
+ * falcon's `num_kv_heads` out as the number of heads even where the switch is on and it is not read. */
+static int check_multi_query(const struct mt_model *model, const json_t *config, const struct shape *shape,
+                             struct mt_error *error)
+{
+    static const char *const keys[] = {"num_key_value_heads", "num_kv_heads"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        size_t given = shape->num_kv_heads;
+        int r = mt_config_size(config, keys[i], MAX_WIDTH, false, &given, error);
+        if (r)
+            return r;
+        if (given == shape->num_kv_heads || (i == 1 && given == shape->num_heads))
+            continue;
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                            "config: %s has %zu key-value heads where `%s` is %s, not the %zu of `%s`",
+                            model->family->model_type, shape->num_kv_heads, model->family->multi_query.key,
+                            shape->num_kv_heads == 1 ? "true" : "false", given, keys[i]);
+    }
+    return 0;
+}
+
 /* What transformers does not read for the family has its one value. */
 static int check_lacks(const struct mt_model *model, const json_t *config, const struct shape *shape,
                        struct mt_error *error)
@@ -99,10 +120,12 @@ static int read_sizes(struct mt_model *model, const json_t *config, struct shape
     r = r ? r : read_switch(config, &model->family->multi_query, &multi_query, error);
     if (r)
         return r;
-    if (multi_query)
-        shape->num_kv_heads = 1;
-    else if (model->family->multi_query.key)
-        shape->num_kv_heads = shape->num_heads;
+    if (model->family->multi_query.key) {
+        shape->num_kv_heads = multi_query ? 1 : shape->num_heads;
+        r = check_multi_query(model, config, shape, error);
+        if (r)
+            return r;
+    }
     const bool projected = model->family->names[MT_ROLE_PROJECT_IN] != NULL;
     if (model->embedding_size > model->hidden_size ||
         (model->embedding_size < model->hidden_size && !projected))

@@ -82,7 +82,15 @@ static int check_settings(const json_t *settings, size_t type, struct mt_error *
     return 0;
 }
 
-static int find_type(const json_t *settings, bool proportional, size_t *type, struct mt_error *error)
+static bool knows(const struct mt_rope_source *source, enum mt_rope_type type)
+{
+    if (source->longrope_only)
+        return type == MT_ROPE_DEFAULT || type == MT_ROPE_LONGROPE;
+    return type != MT_ROPE_PROPORTIONAL || source->proportional;
+}
+
+static int find_type(const struct mt_rope_source *source, const json_t *settings, size_t *type,
+                     struct mt_error *error)
 {
     const json_t *item = present(settings, "rope_type");
     item = item ? item : present(settings, "type");
@@ -94,15 +102,14 @@ static int find_type(const json_t *settings, bool proportional, size_t *type, st
     const bool alpha = present(settings, "alpha") != NULL;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(name, types[i].name) == 0 && (types[i].type != MT_ROPE_DYNAMIC || !alpha) &&
-            (types[i].type != MT_ROPE_PROPORTIONAL || proportional)) {
+            knows(source, types[i].type)) {
             *type = i;
             return 0;
         }
     return mt_error_set(
-        error, -ENOTSUP, MT_REASON_BAD_MODEL,
-        "config: rope type `%s` is not supported yet (known: default, linear, dynamic, llama3, "
-        "yarn, longrope)",
-        name);
+        error, -ENOTSUP, MT_REASON_BAD_MODEL, "config: rope type `%s` is not supported for %s (known: %s)",
+        name, source->model_type,
+        source->longrope_only ? "default, longrope" : "default, linear, dynamic, llama3, yarn, longrope");
 }
 
 static double yarn_scale(double factor, double m)
@@ -242,7 +249,7 @@ int mt_rope_read(const struct mt_rope_source *source, struct mt_rope *rope, stru
     r = r ? r : number(source->config, "partial_rotary_factor", partial, &partial, error);
     r = r ? r : number(settings, "rope_theta", theta, &rope->theta, error);
     r = r ? r : number(settings, "partial_rotary_factor", partial, &partial, error);
-    r = r ? r : find_type(settings, source->proportional, &type, error);
+    r = r ? r : find_type(source, settings, &type, error);
     r = r ? r : check_settings(settings, type, error);
     if (r)
         return r;

@@ -51,6 +51,8 @@ struct mt_rope_source {
     size_t head_dim;
     bool interleaved, reversed;
     bool proportional;      /* the family knows that type */
+    bool longrope_only;     /* and no other scaling than that */
+    const char *model_type; /* the family, for messages */
     struct mt_arena *arena; /* owns what the rope points to */
 };
 

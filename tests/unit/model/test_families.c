@@ -184,7 +184,15 @@ static void a_setting_that_the_family_lacks_has_no_other_value(void **state)
         {"gpt_neox", "rope_scaling", "{\"type\": \"linear\", \"factor\": 2}", true},
         {"gpt_neox", "num_key_value_heads", "2", false},
         {"gpt_bigcode", "head_dim", "16", false},
+        {"gpt_bigcode", "num_key_value_heads", "2", false},
+        {"gpt_bigcode", "num_key_value_heads", "4", false},
+        {"gpt_bigcode", "num_key_value_heads", "1", true},
         {"falcon", "head_dim", "16", false},
+        {"falcon", "num_key_value_heads", "2", false},
+        {"falcon", "num_key_value_heads", "4", false},
+        {"falcon", "num_key_value_heads", "1", true},
+        {"falcon", "num_kv_heads", "2", false},
+        {"falcon", "num_kv_heads", "4", true}, /* transformers writes it so */
         {"helium", "head_dim", "16", false},
         {"stablelm", "num_key_value_heads", "2", true},
         {"llama", "head_dim", "16", true},
@@ -209,6 +217,40 @@ static void a_setting_that_the_family_lacks_has_no_other_value(void **state)
     }
 }
 
+/* transformers reads no other rope types for phi3: with them it would not load what was trained. */
+static void phi3_turns_plainly_or_by_longrope_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *rope, *refused;
+    } cases[] = {
+        {"{\"rope_type\": \"default\"}", NULL},
+        {"{\"type\": \"longrope\", \"short_factor\": [1, 1, 1, 1], \"long_factor\": [1, 2, 3, 4]}", NULL},
+        {"{\"type\": \"linear\", \"factor\": 2}", "`linear`"},
+        {"{\"rope_type\": \"dynamic\", \"factor\": 2}", "`dynamic`"},
+        {"{\"rope_type\": \"llama3\", \"factor\": 2}", "`llama3`"},
+        {"{\"rope_type\": \"yarn\", \"factor\": 2}", "`yarn`"},
+    };
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        struct mt_error error = {0};
+        struct mt_model *model;
+        json_t *keys =
+            json_pack("{s:i, s:i, s:i, s:i, s:o}", "hidden_size", 32, "num_layers", 2, "num_attention_heads",
+                      4, "vocab_size", 300, i % 2 ? "rope_scaling" : "rope_parameters",
+                      json_loads(cases[i / 2].rope, 0, NULL));
+        const int r = mt_model_from_keys("phi3", keys, &model, &error);
+        json_decref(keys);
+        if (!cases[i / 2].refused) {
+            mt_assert_ok(r, &error);
+            mt_model_free(model);
+            continue;
+        }
+        assert_int_equal(r, -ENOTSUP);
+        mt_assert_mentions(error.message, "phi3");
+        mt_assert_mentions(error.message, cases[i / 2].refused);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -218,6 +260,7 @@ int main(void)
         cmocka_unit_test(every_family_trains_from_scratch),
         cmocka_unit_test(keys_from_scratch_have_the_familys_own_names),
         cmocka_unit_test(a_setting_that_the_family_lacks_has_no_other_value),
+        cmocka_unit_test(phi3_turns_plainly_or_by_longrope_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

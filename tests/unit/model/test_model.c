@@ -169,6 +169,8 @@ static void settings_that_change_the_mathematics_are_refused_by_name(void **stat
         {"opt", "\"word_embed_proj_dim\":32", "word_embed_proj_dim"},
         {"falcon", "\"num_ln_in_parallel_attn\":2", "num_ln_in_parallel_attn"},
         {"falcon", "\"new_decoder_architecture\":true,\"parallel_attn\":false", "parallel_attn"},
+        {"falcon", "\"multi_query\":false,\"num_kv_heads\":1", "num_kv_heads"},
+        {"gpt_bigcode", "\"multi_query\":false,\"num_key_value_heads\":1", "num_key_value_heads"},
         {"mpt", "\"attn_config\":{\"qk_ln\":true}", "attn_config.qk_ln"},
         {"mpt", "\"attn_config\":{\"alibi\":false}", "attn_config.alibi"},
         {"mpt", "\"attn_config\":{\"attn_curve\":3}", "attn_config.attn_curve"},
