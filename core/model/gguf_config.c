@@ -362,8 +362,7 @@ int mt_gguf_to_config(const struct mt_gguf *file, json_t **config, struct mt_err
     struct mt_gguf_config reading = {.file = file, .architecture = mt_gguf_architecture_find(file)};
     if (!reading.architecture)
         return refuse_architecture(file, error);
-    const int64_t parts = mt_gguf_find(file, "split.count") ? 2 : 1;
-    if (parts > 1)
+    if (mt_gguf_find(file, "split.count"))
         return mt_error_set(
             error, -ENOTSUP, MT_REASON_BAD_MODEL,
             "%s is one part of a split GGUF file, which is not supported: join the parts first "

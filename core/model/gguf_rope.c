@@ -4,6 +4,7 @@
 #include "core/model/gguf_rope.h"
 
 #include "core/base/cleanup.h"
+#include "core/model/family.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,14 +36,6 @@ bool mt_gguf_rope_is_tensor(const char *name)
 
 /* --- how much of a head rotates ------------------------------------------------------------------------ */
 
-static bool family_has_key(const struct mt_family *family, const char *key)
-{
-    for (const char *const *known = family->keys; known && *known; known++)
-        if (strcmp(*known, key) == 0)
-            return true;
-    return false;
-}
-
 static int read_partial(const struct mt_gguf_config *reading, size_t *rotary_dim, struct mt_error *error)
 {
     const struct mt_family *family = reading->family;
@@ -55,7 +48,7 @@ static int read_partial(const struct mt_gguf_config *reading, size_t *rotary_dim
                             mt_gguf_path(reading->file), reading->head_dim);
     if (dimensions)
         *rotary_dim = (size_t)dimensions;
-    if (family_has_key(family, "partial_rotary_factor"))
+    if (mt_family_has_key(family, "partial_rotary_factor"))
         return set(reading->config, "partial_rotary_factor",
                    json_real((double)*rotary_dim / (double)reading->head_dim), error);
     if (*rotary_dim != reading->head_dim)

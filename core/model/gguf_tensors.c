@@ -4,6 +4,7 @@
 #include "core/base/size.h"
 #include "core/model/gguf_architecture.h"
 #include "core/model/gguf_rope.h"
+#include "core/model/parameters.h"
 #include "core/model/tensors_internal.h"
 
 #include <ctype.h>
@@ -62,14 +63,6 @@ static void describe(const struct mt_gguf *file, const struct mt_gguf_tensor *fo
     memcpy(tensor->shape, found->shape, sizeof found->shape);
 }
 
-/* "model.layers.#.x" and the like with the layer's number; NULL when out of memory. */
-static const char *numbered(struct mt_arena *arena, const char *pattern, size_t layer)
-{
-    const char *mark = strchr(pattern, '#');
-    return mark ? mt_arena_printf(arena, "%.*s%zu%s", (int)(mark - pattern), pattern, layer, mark + 1)
-                : pattern;
-}
-
 static bool is_norm(enum mt_role role)
 {
     return role == MT_ROLE_ATTENTION_NORM || role == MT_ROLE_MLP_NORM || role == MT_ROLE_FINAL_NORM ||
@@ -105,7 +98,7 @@ static int map_parameter(struct mt_tensors *tensors, const struct mt_model *mode
                          const struct mt_parameter *parameter, bool *taken, struct mt_error *error)
 {
     const char *pattern = mt_gguf_role_name(architecture, parameter->role);
-    const char *name = pattern ? numbered(tensors->arena, pattern, parameter->group - 1) : "";
+    const char *name = pattern ? mt_parameter_name(tensors->arena, pattern, '#', parameter->group - 1) : "";
     if (!name)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the list of tensors");
     const struct mt_gguf_tensor *found = mt_gguf_find_tensor(tensors->gguf, name);

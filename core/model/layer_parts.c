@@ -254,13 +254,6 @@ int mt_layer_linear_backward(const struct mt_layer_context *context, const struc
     return 0;
 }
 
-struct mt_layer_norm mt_layer_hidden_norm(const struct mt_layer *layer, enum mt_role weight_role,
-                                          enum mt_role bias)
-{
-    return (struct mt_layer_norm){
-        .weight = weight_role, .bias = bias, .groups = 1, .cols = layer->hidden_size};
-}
-
 struct mt_layer_norm mt_layer_head_norm(const struct mt_layer *layer, enum mt_role weight_role)
 {
     const bool queries = weight_role == MT_ROLE_Q_NORM;

@@ -61,8 +61,6 @@ struct mt_layer_norm {
     bool weight_per_group;
     size_t x_stride, y_stride; /* forward; 0: dense */
 };
-struct mt_layer_norm mt_layer_hidden_norm(const struct mt_layer *layer, enum mt_role weight,
-                                          enum mt_role bias);
 /* Of the queries (MT_ROLE_Q_NORM) or of the keys (MT_ROLE_K_NORM), dense. */
 struct mt_layer_norm mt_layer_head_norm(const struct mt_layer *layer, enum mt_role weight);
 

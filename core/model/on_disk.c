@@ -63,7 +63,7 @@ static void add(struct search *search, const char *id, const char *path)
     const bool folder = is_folder(path);
     int r = mt_model_read_config(path, &config, &error);
     if (r == 0)
-        r = mt_model_open(path, &model, &error);
+        r = mt_model_from_config(config, &model, &error);
     const json_int_t bytes = weight_bytes(path, folder);
     if (r == 0 && bytes == 0)
         r = mt_error_set(&error, -ENOENT, MT_REASON_BAD_MODEL, "%s holds no .safetensors file", path);

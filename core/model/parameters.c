@@ -10,8 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The pattern with `sign` replaced by a number. */
-static const char *expand(struct mt_arena *arena, const char *pattern, char sign, size_t number)
+const char *mt_parameter_name(struct mt_arena *arena, const char *pattern, char sign, size_t number)
 {
     const char *mark = strchr(pattern, sign);
     if (!mark)
@@ -284,7 +283,7 @@ static int add_part(struct mt_model *model, struct mt_group *group, const char *
     if (!fits || model->total_count > SIZE_MAX / 32)
         return mt_error_set(error, -EOVERFLOW, MT_REASON_BAD_MODEL,
                             "config: the model is too large to be addressed");
-    p->name = expand(model->arena, pattern, '@', part);
+    p->name = mt_parameter_name(model->arena, pattern, '@', part);
     if (!p->name)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
                             "out of memory for the list of parameters");
@@ -322,7 +321,7 @@ static int add(struct mt_model *model, struct mt_group *group, size_t layer_numb
         like.shape[1] = 0;
     }
     like.decay = like.rank > 1;
-    const char *pattern = expand(model->arena, model->family->names[role], '#', layer_number);
+    const char *pattern = mt_parameter_name(model->arena, model->family->names[role], '#', layer_number);
     if (!pattern)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
                             "out of memory for the list of parameters");

@@ -3,13 +3,13 @@
  * block type of GGUF files becomes float32, on one core. */
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
+#include "core/base/time.h"
 #include "core/device/open.h"
 #include "core/formats/dequantise.h"
 #include "core/store/files.h"
 #include "tests/bench/bench.h"
 
 #include <fcntl.h>
-#include <time.h>
 #include <unistd.h>
 
 #define PAIRS 7
@@ -20,13 +20,6 @@ static const char keys[] =
     "16, \"vocab_size\": 16384, \"intermediate_size\": 2816}";
 
 static struct mt_error error;
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static void need(int result)
 {
@@ -40,13 +33,13 @@ static void need(int result)
 static double read_once(const char *path)
 {
     static char buffer[131072];
-    const double start = seconds();
+    const double start = mt_time_monotonic();
     mt_autofd int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t got;
     while ((got = read(fd, buffer, sizeof buffer)) > 0)
         ;
     need((int)got);
-    return seconds() - start;
+    return mt_time_monotonic() - start;
 }
 
 /* "VmHWM" or "VmRSS" of this process, in MiB. */
@@ -89,9 +82,9 @@ static bool measure(struct mt_store *store, struct mt_pool *pool, const char *fo
     for (size_t i = 0; i < PAIRS; i++) {
         const double once = read_once(path);
         reset_peak();
-        const double before = memory("VmRSS:"), start = seconds();
+        const double before = memory("VmRSS:"), start = mt_time_monotonic();
         need(mt_store_load_files(store, path, pool, &error));
-        ratios[i] = (seconds() - start) / (once + allowed / 1.5);
+        ratios[i] = (mt_time_monotonic() - start) / (once + allowed / 1.5);
         if (memory("VmHWM:") - before > most)
             most = memory("VmHWM:") - before;
     }
@@ -155,9 +148,9 @@ static bool measure_types(void)
         double rates[PAIRS];
         char name[64];
         for (size_t k = 0; k < PAIRS; k++) {
-            const double start = seconds();
+            const double start = mt_time_monotonic();
             types[i].function(blocks, elements / types[i].elements, out);
-            rates[k] = (double)(elements * sizeof *out) / (seconds() - start) * 1e-9;
+            rates[k] = (double)(elements * sizeof *out) / (mt_time_monotonic() - start) * 1e-9;
         }
         snprintf(name, sizeof name, "dequantise_%s", types[i].name);
         good = bench_at_least(name, bench_median(rates, PAIRS), "GB/s", 1) && good;
