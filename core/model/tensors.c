@@ -119,18 +119,19 @@ int mt_tensors_open(const char *path, const struct mt_model *model, struct mt_te
         return mt_tensors_open_gguf(path, model, tensors, error);
     struct mt_safetensors *file;
     int r = mt_safetensors_open(path, &file, error);
+    struct mt_tensors *opened = NULL;
     if (r == 0)
-        r = mt_tensors_of_safetensors(file, tensors, error);
-    if (r < 0) {
+        r = mt_tensors_of_safetensors(file, &opened, error);
+    if (!opened) {
         mt_safetensors_close(file);
         return r;
     }
-    (*tensors)->safetensors = file;
-    r = complete_names(*tensors, model, error);
-    if (r < 0) {
-        mt_tensors_close(*tensors);
-        *tensors = NULL;
-    }
+    opened->safetensors = file;
+    r = complete_names(opened, model, error);
+    if (r < 0)
+        mt_tensors_close(opened);
+    else
+        *tensors = opened;
     return r;
 }
 
