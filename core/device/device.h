@@ -129,6 +129,7 @@ struct mt_linear_backward_input_args {
     size_t tokens, in_features, out_features;
     size_t dy_stride, dx_stride;
     bool accumulate;
+    bool wide_dx; /* dx is fp32 whatever the data type: a sum over several calls, to be rounded once */
     enum mt_dtype dtype;
 };
 

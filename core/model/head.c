@@ -219,11 +219,12 @@ int mt_head_backward(const struct mt_layer_context *context, const struct mt_hea
           : api->linear_backward_input(context->stream, &(struct mt_linear_backward_input_args){
                                                             .dy = chunk->logits,
                                                             .weight = tile->table,
-                                                            .dx = chunk->dx,
+                                                            .dx = chunk->wide ? chunk->wide : chunk->dx,
                                                             .tokens = chunk->tokens,
                                                             .in_features = width,
                                                             .out_features = tile->rows,
                                                             .accumulate = tile->first > 0,
+                                                            .wide_dx = chunk->wide != NULL,
                                                             .dtype = context->dtype,
                                                         });
     if (r || (!tile->gradient && !tile->bias_gradient))
@@ -239,6 +240,17 @@ int mt_head_backward(const struct mt_layer_context *context, const struct mt_hea
                                                             .accumulate = accumulate,
                                                             .dtype = context->dtype,
                                                         });
+}
+
+/* What was summed in fp32 becomes dx, rounded for the first time. */
+static int narrow_sums(const struct mt_layer_context *context, const struct mt_head_chunk *chunk)
+{
+    return context->device->api->cast(
+        context->stream, &(struct mt_cast_args){.src = chunk->wide,
+                                                .dst = chunk->dx,
+                                                .count = chunk->tokens * context->model->embedding_size,
+                                                .src_dtype = MT_F32,
+                                                .dst_dtype = context->dtype});
 }
 
 /* dx, the gradient of what was projected, becomes that of what was normed. */
@@ -281,7 +293,9 @@ static int projection_backward(const struct mt_layer_context *context, const voi
 int mt_head_norm_backward(const struct mt_layer_context *context, const void *weights, float *gradients,
                           const struct mt_head_chunk *chunk, bool accumulate)
 {
-    int r = projection(context) ? projection_backward(context, weights, gradients, chunk, accumulate) : 0;
+    int r = chunk->wide ? narrow_sums(context, chunk) : 0;
+    if (!r && projection(context))
+        r = projection_backward(context, weights, gradients, chunk, accumulate);
     r = r ? r : scale(context, chunk->dx, chunk->tokens);
     if (!context->model->final_norm)
         return r;

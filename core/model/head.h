@@ -30,7 +30,9 @@ struct mt_head_chunk {
     float *rstd, *mean;    /* [tokens] each; mean: where the norm is centered */
     float *max, *sum, *target, *lse, *losses; /* [tokens] each */
     void *logits;                             /* [tokens, tile rows] */
-    void *dx; /* [tokens, hidden]: gradient of what the matrix read, then of x */
+    void *dx;    /* [tokens, hidden]: gradient of what the matrix read, then of x */
+    float *wide; /* [tokens, width of the matrix]: where dx is summed until norm_backward, so that a sum over
+                  * several tiles is rounded once; NULL: in dx itself */
 };
 
 /* Where a tile's part of the output's bias lies in the head group's slab, and its gradient; NULL: none. */
@@ -60,7 +62,8 @@ int mt_head_finish(const struct mt_layer_context *context, const struct mt_head_
 /* From logits: dx (=, or += from the second tile on), the tile's gradient (=, or += when `accumulate`). */
 int mt_head_backward(const struct mt_layer_context *context, const struct mt_head_chunk *chunk,
                      const struct mt_head_tile *tile, float grad_scale, bool accumulate);
-/* dx through the final norm, in place, and the norm's gradient. `gradients`: the head group's slab or NULL.
+/* dx (out of `wide`, where there is one) through the final norm, in place, and the norm's gradient.
+ * `gradients`: the head group's slab or NULL.
  */
 int mt_head_norm_backward(const struct mt_layer_context *context, const void *weights, float *gradients,
                           const struct mt_head_chunk *chunk, bool accumulate);

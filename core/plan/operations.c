@@ -46,7 +46,8 @@ static int linear_backward_input(struct mt_stream *stream, const struct mt_linea
 {
     const double t = (double)a->tokens, in = (double)a->in_features, out = (double)a->out_features;
     return product(stream, a->tokens, a->out_features, a->in_features,
-                   (t * out + in * out + t * in * (a->accumulate ? 2 : 1)) * element(a->dtype));
+                   (t * out + in * out) * element(a->dtype) +
+                       t * in * (a->accumulate ? 2 : 1) * element(a->wide_dx ? MT_F32 : a->dtype));
 }
 
 static int linear_backward_weight(struct mt_stream *stream, const struct mt_linear_backward_weight_args *a)

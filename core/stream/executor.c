@@ -171,6 +171,7 @@ static int build(struct mt_executor *executor, struct mt_device *device, struct 
                             error));
     MT_TRY(mt_head_buffers_init(executor, error));
     MT_TRY(make_activations(executor, error));
+    MT_TRY(mt_head_sums_init(executor, error));
     MT_TRY(make_boundaries(executor, error));
     MT_TRY(keep_activations(executor, error));
     MT_TRY(

@@ -74,6 +74,24 @@ int mt_head_buffers_init(struct mt_executor *executor, struct mt_error *error)
     return 0;
 }
 
+int mt_head_sums_init(struct mt_executor *executor, struct mt_error *error)
+{
+    struct mt_head_buffers *head = &executor->head;
+    const size_t tokens = head->streamed ? executor->batches.max_tokens : head->chunk_tokens;
+    const size_t before = executor->blocks.device_bytes;
+    size_t bytes;
+    void *address = executor->activations;
+    if (executor->element == sizeof(float) || head->tile_rows >= executor->model->vocab_size)
+        return 0;
+    if (!mt_size_mul(tokens * sizeof(float), executor->model->embedding_size, &bytes))
+        return mt_error_set(error, -EOVERFLOW, MT_REASON_BAD_JOB, "a step has too many tokens");
+    if (bytes > executor->layout.activation_bytes * executor->interval)
+        MT_TRY(mt_blocks_device(&executor->blocks, bytes, "the head", &address, error));
+    head->wide = address;
+    executor->head_bytes_taken += executor->blocks.device_bytes - before;
+    return 0;
+}
+
 /* One chunk of a micro-batch. */
 struct cut {
     size_t micro, first, tokens; /* first: among the step's tokens */
@@ -122,6 +140,8 @@ static bool next_cut(const struct mt_executor *executor, struct cut *cut)
         .losses = head->losses + first,
         .logits = head->logits,
         .dx = (char *)mt_boundaries_gradient(executor->boundaries, micro) + inside,
+        .wide =
+            head->wide && head->streamed ? head->wide + first * executor->model->embedding_size : head->wide,
     };
     return true;
 }

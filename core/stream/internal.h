@@ -41,7 +41,8 @@ struct mt_head_buffers {
     char *normed, *logits; /* of a chunk; of all tiles unless streamed */
     char *projected;       /* of a chunk, where the model projects */
     char *normed_rows;     /* what comes to the device at a time of a matrix whose rows the model norms */
-    float *rows_rstd, *wide_rows;                           /* likewise */
+    float *rows_rstd, *wide_rows; /* likewise */
+    float *wide; /* sums of dx over tiles: of a chunk, of all tokens when streamed; NULL: none needed */
     float *rstd, *mean, *max, *sum, *target, *lse, *losses; /* [max_tokens] each */
     double *loss_sum, *host_loss_sum;
 };
@@ -90,6 +91,8 @@ int mt_schedule_backward(struct mt_executor *executor);
  * NULL): all logits as fp32; then it waits chunk by chunk. */
 int mt_head_pass(struct mt_executor *executor, bool train, float grad_scale, float *logits);
 int mt_head_buffers_init(struct mt_executor *executor, struct mt_error *error);
+/* Once there are activations: no layer is visited while the head is, so the sums of dx may lie in them. */
+int mt_head_sums_init(struct mt_executor *executor, struct mt_error *error);
 
 /* What a layer's activations of a micro-batch lie in: kept ones, or place `slot` of the recomputed. */
 static inline char *mt_executor_activations(const struct mt_executor *executor, size_t layer, size_t slot,

@@ -139,7 +139,7 @@ int mt_cuda_linear_backward_input(struct mt_stream *stream, const struct mt_line
     product.alpha = 1;
     product.beta = a.accumulate ? 1.0f : 0.0f;
     product.operands = a.dtype;
-    product.result = a.dtype;
+    product.result = a.wide_dx ? MT_F32 : a.dtype;
     return mt_cuda_multiply(stream, &product, "linear_backward_input");
 }
 

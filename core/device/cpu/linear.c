@@ -97,7 +97,7 @@ static void run_backward_input(struct mt_stream *stream, const void *args)
         .ldc = a->dx_stride,
         .accumulate = a->accumulate,
         .operands = a->dtype,
-        .result = a->dtype,
+        .result = a->wide_dx ? MT_F32 : a->dtype,
     };
     mt_cpu_product(stream, &product);
 }
@@ -117,7 +117,9 @@ int mt_cpu_linear_backward_input(struct mt_stream *stream, const struct mt_linea
         {.name = "weight",
          .address = a.weight,
          .bytes = a.out_features * a.in_features * mt_dtype_bytes(a.dtype)},
-        {.name = "dx", .address = a.dx, .bytes = mt_cpu_span(a.tokens, a.in_features, a.dx_stride, a.dtype)},
+        {.name = "dx",
+         .address = a.dx,
+         .bytes = mt_cpu_span(a.tokens, a.in_features, a.dx_stride, a.wide_dx ? MT_F32 : a.dtype)},
     };
     return mt_cpu_submit(stream, "linear_backward_input", run_backward_input, &a, sizeof a, operands, 3);
 }

@@ -1,6 +1,8 @@
 /* Loss, parameters and moments after 20 steps have the same bits whatever the schedule's settings. */
 #include "tests/unit/stream/stream_support.h"
 
+#include <math.h>
+
 #define STEPS 20u
 #define BATCHES 3u
 #define ROWS 4u
@@ -138,6 +140,56 @@ static void a_head_in_tiles_has_the_same_bits(void **state)
     setting.executor.stream_head = MT_CHOICE_ON;
     check_settings(untied, &setting, true);
     check_settings(tied, &setting, true);
+    setting.executor.stream_head = MT_CHOICE_OFF;
+    setting.dtype = MT_BF16;
+    check_settings(untied, &setting, true);
+}
+
+/* All gradients after one step, one after another; malloc'd. */
+static float *gradients_of(const struct setting *setting, size_t *count)
+{
+    static const size_t lengths[ROWS] = {23, 2, 17, 9};
+    struct mt_batch *batch = batch_new(ROWS, lengths, 97, 5);
+    struct mt_step_result result;
+    struct mt_error error = {0};
+    struct bed bed;
+    bed_open(&bed, untied, setting);
+    mt_assert_ok(mt_executor_step(bed.executor, batch, 1e-4, &result, &error), &error);
+    *count = 0;
+    for (size_t i = 0; i < bed.model->num_parameters; i++)
+        *count += bed.model->parameters[i].count;
+    float *all = malloc(*count * sizeof *all), *at = all;
+    assert_non_null(all);
+    for (size_t i = 0; i < bed.model->num_parameters; at += bed.model->parameters[i].count, i++) {
+        const struct mt_parameter *p = &bed.model->parameters[i];
+        assert_int_equal(mt_store_read(bed.store, p, MT_STORE_GRADIENT, 0, p->count, at, NULL), 0);
+    }
+    bed_close(&bed);
+    batch_free(batch);
+    return all;
+}
+
+/* In bf16 the gradient of what the output matrix reads is a sum over tiles that is rounded once: cut into as
+ * many tiles as there are tokens in the vocabulary, or not at all, it is the same but for the order of the
+ * sum. */
+static void a_gradient_summed_over_tiles_is_rounded_once(void **state)
+{
+    (void)state;
+    struct setting setting = base_setting();
+    size_t count = 0;
+    setting.dtype = MT_BF16;
+    float *whole = gradients_of(&setting, &count);
+    setting.executor.head_tile_rows = 1;
+    float *tiled = gradients_of(&setting, &count);
+    double off = 0, all = 0;
+    for (size_t i = 0; i < count; i++) {
+        off += pow((double)tiled[i] - (double)whole[i], 2);
+        all += pow((double)whole[i], 2);
+    }
+    print_message("# tiles change gradients by %.2g of their norm\n", sqrt(off / all));
+    assert_true(off < 1e-6 * all);
+    free(whole);
+    free(tiled);
 }
 
 static void bf16_with_a_split_master_has_the_same_bits(void **state)
@@ -220,6 +272,7 @@ int main(void)
         cmocka_unit_test(an_untied_model_has_the_same_bits),
         cmocka_unit_test(a_tied_model_has_the_same_bits),
         cmocka_unit_test(a_head_in_tiles_has_the_same_bits),
+        cmocka_unit_test(a_gradient_summed_over_tiles_is_rounded_once),
         cmocka_unit_test(bf16_with_a_split_master_has_the_same_bits),
         cmocka_unit_test(updates_in_the_backward_pass_have_the_same_bits),
         cmocka_unit_test(micro_batches_of_other_sizes_agree_to_rounding),
