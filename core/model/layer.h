@@ -29,6 +29,12 @@ struct mt_rows {
     size_t tokens, num_documents;
     const int32_t *document_starts; /* HOST, [num_documents + 1]; lives until the operations have run */
     const int32_t *positions;       /* device, [tokens], from 0 in each document */
+    /* Device, mt_model.beside_size * tokens elements each, NULL where that is 0; one for all layers. Before
+     * the first layer `beside` holds each layer's part of the embedding; layers write their places forward,
+     * and not again when they are recomputed. The gradient is 0 before the last layer's backward; after the
+     * first one's it is that of the embedding's parts. */
+    void *beside, *beside_gradient;
+    bool recomputed; /* forward again for the backward pass: what is beside is there already */
 };
 
 /* Bytes that a layer needs for up to `tokens` tokens. Activations live from forward to backward; scratch is
@@ -54,6 +60,7 @@ struct mt_decode_rows {
         int32_t starts[2], key_starts[2]; /* {0, tokens} and {0, past + tokens}, for attention */
     } * sequences;
     const int32_t *positions; /* device, [tokens] */
+    void *beside;             /* as mt_rows.beside */
 };
 
 struct mt_layer_template {

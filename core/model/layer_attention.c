@@ -281,8 +281,8 @@ static struct mt_attention_args bind_attention(const struct mt_layer_visit *v, c
         args.k_stride = 0;
     }
     if (layer->shares_kv) {
-        args.k = mt_layer_plane(v, v->input, layer->kv_place);
-        args.v = mt_layer_plane(v, v->input, layer->kv_place + mt_layer_kv_size(layer));
+        args.k = mt_layer_plane(v, v->beside, layer->kv_place);
+        args.v = mt_layer_plane(v, v->beside, layer->kv_place + mt_layer_kv_size(layer));
         args.k_stride = args.v_stride = 0;
     }
     args.out = v->a + v->p.attended;
@@ -324,14 +324,14 @@ int mt_layer_attention_forward(const struct mt_layer_visit *v, const struct mt_r
     return finish(v);
 }
 
-/* Keys and values that several layers read: a reader adds their gradient to what stands at their place of
- * `dy`; the layer that made them takes it from there. */
-static int share_gradients(const struct mt_layer_visit *v, void *dy)
+/* Keys and values that several layers read: a reader adds their gradient to what stands at their place
+ * beside the stream's; the layer that made them takes it from there. */
+static int share_gradients(const struct mt_layer_visit *v)
 {
     const size_t kv = mt_layer_kv_size(v->layer);
     char *own[2] = {v->s + v->p.dkey, v->s + v->p.dvalue};
     for (size_t i = 0; i < 2; i++) {
-        char *handed = mt_layer_plane(v, dy, v->layer->kv_place + i * kv);
+        char *handed = mt_layer_plane(v, v->beside_gradient, v->layer->kv_place + i * kv);
         TRY(v->context->device->api->add(v->context->stream,
                                          &(struct mt_add_args){.a = handed,
                                                                .b = own[i],
@@ -372,7 +372,7 @@ static int attention_backward(const struct mt_layer_visit *v, const struct mt_ro
     };
     TRY(context->device->api->attention_backward(context->stream, &args));
     if (shared)
-        TRY(share_gradients(v, dmid));
+        TRY(share_gradients(v));
     TRY(finish_qk_backward(v, rows));
     return finish_values_backward(v, dvalue);
 }

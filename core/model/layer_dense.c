@@ -28,9 +28,11 @@ static int dense_forward(const struct mt_layer_context *context, const struct mt
     struct mt_layer_visit v;
     TRY(mt_layer_visit_open(&v, context, layer, weights, rows->tokens, x, activations, scratch));
     TRY(mt_layer_entry(&v, rows->positions));
+    v.beside = rows->beside;
+    v.recomputed = rows->recomputed;
     TRY(mt_layer_side_make(&v));
     TRY(mt_layer_attention_forward(&v, rows));
-    TRY(mt_layer_side_hand_on(&v, true, y));
+    TRY(mt_layer_side_hand_on_keys(&v));
     return mt_layer_mlp_forward(&v, y);
 }
 
@@ -54,6 +56,8 @@ static int dense_backward(const struct mt_layer_context *context, const struct m
     TRY(mt_layer_visit_open(&v, context, layer, weights, rows->tokens, x, activations, scratch));
     v.slabs.gradients = gradients;
     v.slabs.accumulate = accumulate;
+    v.beside = rows->beside;
+    v.beside_gradient = rows->beside_gradient;
     find_entry(&v);
     /* In parallel blocks the MLP's input is n1 or has a norm of its own; n1's two gradients are summed. */
     const bool shared = layer->parallel && !layer->mlp_norm;
@@ -71,9 +75,9 @@ static int dense_decode(const struct mt_layer_context *context, const struct mt_
     struct mt_layer_visit v;
     TRY(mt_layer_visit_open(&v, context, layer, weights, rows->tokens, x, activations, scratch));
     TRY(mt_layer_entry(&v, rows->positions));
+    v.beside = rows->beside;
     TRY(mt_layer_side_make(&v));
-    TRY(mt_layer_attention_decode(&v, rows, cache));
-    TRY(mt_layer_side_hand_on(&v, false, y)); /* while decoding, keys and values are in the caches */
+    TRY(mt_layer_attention_decode(&v, rows, cache)); /* keys and values that others read are in the caches */
     return mt_layer_mlp_forward(&v, y);
 }
 

@@ -4,9 +4,9 @@
  *   p = (norm(P h / sqrt(hidden)) + sqrt(size) e) / sqrt(2)         for each layer its part
  *   after the MLP: out = out + norm(Up (activation(Gate out) * p))
  *
- * It travels with the stream: in a row of a boundary each layer's part has a place of its own, and so do keys
- * and values that one layer makes and later ones read too. Of all of them a layer's gradient is added in
- * place. */
+ * Each layer's part has a place of its own beside the stream, and so do keys and values that one layer makes
+ * and later ones read too. Each is written once in a pass, so one copy serves all layers, and no layer's kept
+ * input holds any of it. Of keys and values the readers' gradients are added in place. */
 #include "core/model/layer_visit.h"
 
 #include <math.h>
@@ -62,15 +62,18 @@ int mt_layer_side_make(const struct mt_layer_visit *v)
         return 0;
     const size_t size = v->layer->side_size, count = all_inputs(v);
     const struct mt_layer_norm norm = inputs_norm(v);
-    char *raw = v->a + v->p.inputs_raw, *inputs = v->a + v->p.inputs;
+    char *raw = v->a + v->p.inputs_raw, *normed = v->s + v->p.dinputs;
+    char *inputs = mt_layer_plane(v, v->beside, v->layer->side_place);
     for (size_t i = 0; i < v->context->model->num_layers; i++) {
         const struct mt_products part = part_of(v, i);
         TRY(mt_visit_linear(v, &part, v->x, mt_layer_at(v->context, raw, i * size * v->tokens), size, false));
     }
     TRY(add(v, NULL, raw, input_scale(v), raw, count));
-    TRY(mt_layer_norm(v->context, v->layer, &v->slabs, &norm, v->tokens, raw, inputs,
+    TRY(mt_layer_norm(v->context, v->layer, &v->slabs, &norm, v->tokens, raw, normed,
                       mt_layer_numbers(v, v->p.inputs_numbers)));
-    TRY(add(v, inputs, mt_layer_plane(v, v->input, v->layer->side_place), 1, inputs, count));
+    if (v->recomputed) /* backward needs what went into the norm, and its numbers */
+        return 0;
+    TRY(add(v, normed, inputs, 1, inputs, count));
     return add(v, NULL, inputs, M_SQRT1_2, inputs, count);
 }
 
@@ -80,7 +83,7 @@ int mt_layer_side_make_backward(const struct mt_layer_visit *v, void *dy)
         return 0;
     const size_t size = v->layer->side_size, count = all_inputs(v);
     const struct mt_layer_norm norm = inputs_norm(v);
-    char *dinputs = mt_layer_plane(v, dy, v->layer->side_place), *draw = v->s + v->p.dinputs;
+    char *dinputs = mt_layer_plane(v, v->beside_gradient, v->layer->side_place), *draw = v->s + v->p.dinputs;
     TRY(add(v, NULL, dinputs, M_SQRT1_2, dinputs, count)); /* of e, times its scale, from here on */
     TRY(mt_layer_norm_backward(v->context, v->layer, &v->slabs, &norm, v->tokens, v->a + v->p.inputs_raw,
                                mt_layer_numbers(v, v->p.inputs_numbers), dinputs, draw, 0, false));
@@ -93,32 +96,23 @@ int mt_layer_side_make_backward(const struct mt_layer_visit *v, void *dy)
     return 0;
 }
 
-int mt_layer_side_hand_on(const struct mt_layer_visit *v, bool keys, void *y)
+int mt_layer_side_hand_on_keys(const struct mt_layer_visit *v)
 {
-    const struct mt_model *model = v->context->model;
     const struct mt_device_api *api = v->context->device->api;
-    const size_t element = mt_dtype_bytes(v->context->dtype), kv = mt_layer_kv_size(v->layer);
-    const size_t beside = (model->row_size - model->hidden_size) * v->tokens * element;
-    if (!y || !beside)
+    const size_t kv = mt_layer_kv_size(v->layer);
+    const size_t bytes = kv * v->tokens * mt_dtype_bytes(v->context->dtype);
+    if (!v->layer->stores_kv || v->recomputed)
         return 0;
-    if (makes(v))
-        TRY(api->copy(v->context->stream, mt_layer_plane(v, y, v->layer->side_place), v->a + v->p.inputs,
-                      all_inputs(v) * element));
-    else
-        TRY(api->copy(v->context->stream, mt_layer_plane(v, y, model->hidden_size),
-                      mt_layer_plane(v, v->input, model->hidden_size), beside));
-    if (!v->layer->stores_kv || !keys)
-        return 0;
-    TRY(api->copy(v->context->stream, mt_layer_plane(v, y, v->layer->kv_place), v->a + v->p.key,
-                  kv * v->tokens * element));
-    return api->copy(v->context->stream, mt_layer_plane(v, y, v->layer->kv_place + kv), v->a + v->p.value,
-                     kv * v->tokens * element);
+    TRY(api->copy(v->context->stream, mt_layer_plane(v, v->beside, v->layer->kv_place), v->a + v->p.key,
+                  bytes));
+    return api->copy(v->context->stream, mt_layer_plane(v, v->beside, v->layer->kv_place + kv),
+                     v->a + v->p.value, bytes);
 }
 
 /* The layer's own part of what is beside the stream. */
 static const void *own_input(const struct mt_layer_visit *v)
 {
-    return makes(v) ? v->a + v->p.inputs : mt_layer_plane(v, v->input, v->layer->side_place);
+    return mt_layer_plane(v, v->beside, v->layer->side_place);
 }
 
 static struct mt_layer_end side_end(const struct mt_layer_visit *v)
@@ -162,7 +156,7 @@ int mt_layer_side_backward(const struct mt_layer_visit *v, void *dy)
                                 .up = own_input(v),
                                 .dout = dproduct,
                                 .dgate = gate,
-                                .dup = mt_layer_plane(v, dy, v->layer->side_place),
+                                .dup = mt_layer_plane(v, v->beside_gradient, v->layer->side_place),
                                 .rows = v->tokens,
                                 .cols = size,
                                 .activation = v->layer->activation,

@@ -26,7 +26,6 @@ int mt_layer_places(const struct mt_layer_context *context, const struct mt_laye
     const size_t inputs =
         layer->side_size && layer == model->layers ? model->num_layers * layer->side_size : 0;
     fits = fits && take(&used, true, tokens, inputs, data, &p->inputs_raw);
-    fits = fits && take(&used, true, tokens, inputs, data, &p->inputs);
     fits = fits && take(&used, inputs > 0, tokens, model->num_layers, numbers, &p->inputs_numbers);
     fits = fits && take(&used, layer->attention_norm, tokens, hidden, data, &p->normed1);
     fits = fits && take(&used, layer->attention_norm, tokens, 1, numbers, &p->numbers1);
@@ -96,8 +95,7 @@ int mt_layer_visit_open(struct mt_layer_visit *v, const struct mt_layer_context 
                                  .tokens = tokens,
                                  .a = activations,
                                  .s = scratch,
-                                 .x = x,
-                                 .input = x};
+                                 .x = x};
     return mt_layer_places(context, layer, tokens, &v->p);
 }
 

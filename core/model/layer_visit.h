@@ -10,7 +10,7 @@
 /* In bytes from the start of the activations ... */
 struct mt_layer_places {
     size_t entry_sum, entry, entry_numbers;
-    size_t inputs_raw, inputs, inputs_numbers; /* what all layers read beside the stream, made by the first */
+    size_t inputs_raw, inputs_numbers; /* what all layers read beside the stream, made by the first */
     size_t normed1, numbers1, qkv, qk, q_numbers, k_numbers, key, value, v_numbers, lse, attended, sub1,
         sub1_numbers, branch1, post1, mid;
     size_t normed2, numbers2, gate_up, product, sub2, sub2_numbers, branch2, post2;
@@ -27,9 +27,10 @@ struct mt_layer_visit {
     struct mt_layer_slabs slabs;
     struct mt_layer_places p;
     size_t tokens;
-    char *a, *s;       /* the two workspaces */
-    const char *x;     /* what the first half reads: the layer's input, or what the entry made of it */
-    const char *input; /* the layer's input, all places of it */
+    char *a, *s;   /* the two workspaces */
+    const char *x; /* what the first half reads: the layer's input, or what the entry made of it */
+    char *beside, *beside_gradient; /* mt_rows' */
+    bool recomputed;
 };
 
 int mt_layer_places(const struct mt_layer_context *context, const struct mt_layer *layer, size_t tokens,
@@ -117,20 +118,19 @@ int mt_layer_end(const struct mt_layer_visit *v, const struct mt_layer_end *end,
 int mt_layer_end_backward(const struct mt_layer_visit *v, const struct mt_layer_end *end, void *dy,
                           const void **dbranch);
 
-/* What stands at a place of a layer's input or output, or of its gradient. */
-static inline void *mt_layer_plane(const struct mt_layer_visit *v, const void *rows, size_t place)
+/* What stands at a place beside the stream, or in its gradient. */
+static inline void *mt_layer_plane(const struct mt_layer_visit *v, char *beside, size_t place)
 {
-    return (char *)(uintptr_t)rows + place * v->tokens * mt_dtype_bytes(v->context->dtype);
+    return beside + place * v->tokens * mt_dtype_bytes(v->context->dtype);
 }
 
 /* ---- the pieces ---- */
 
-/* What layers read beside the stream (layer_side.c): the first one makes it of the embeddings; each hands it
- * on to `y`, with (`keys`) what others share; and reads its own part between out = the stream
- * after the MLP and the layer's end. */
+/* What layers read beside the stream (layer_side.c): the first one makes it of the embeddings; each reads its
+ * own part between out = the stream after the MLP and the layer's end; and some hand on keys and values. */
 int mt_layer_side_make(const struct mt_layer_visit *v);
 int mt_layer_side_make_backward(const struct mt_layer_visit *v, void *dy);
-int mt_layer_side_hand_on(const struct mt_layer_visit *v, bool keys, void *y);
+int mt_layer_side_hand_on_keys(const struct mt_layer_visit *v);
 int mt_layer_side_forward(const struct mt_layer_visit *v, void *out);
 int mt_layer_side_backward(const struct mt_layer_visit *v, void *dy);
 

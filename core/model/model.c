@@ -378,8 +378,8 @@ static int share_keys(struct mt_model *model, const json_t *config, struct mt_er
         struct mt_layer *maker = &model->layers[source];
         if (!maker->stores_kv) {
             maker->stores_kv = true;
-            maker->kv_place = model->row_size;
-            model->row_size += 2 * maker->num_kv_heads * maker->head_dim;
+            maker->kv_place = model->beside_size;
+            model->beside_size += 2 * maker->num_kv_heads * maker->head_dim;
         }
         layer->shares_kv = true;
         layer->kv_source = source;
@@ -393,7 +393,6 @@ static int share_keys(struct mt_model *model, const json_t *config, struct mt_er
 static int read_side(struct mt_model *model, const json_t *config, struct mt_error *error)
 {
     size_t size = 0, vocab_size = 262144;
-    model->row_size = model->hidden_size;
     if (!model->family->names[MT_ROLE_LAYER_EMBEDDING])
         return 0;
     int r = read_count(config, "hidden_size_per_layer_input", 256, &size, error);
@@ -407,9 +406,9 @@ static int read_side(struct mt_model *model, const json_t *config, struct mt_err
     model->layer_input_size = size;
     for (size_t i = 0; i < model->num_layers; i++) {
         model->layers[i].side_size = size;
-        model->layers[i].side_place = model->hidden_size + i * size;
+        model->layers[i].side_place = i * size;
     }
-    model->row_size += model->num_layers * size;
+    model->beside_size = model->num_layers * size;
     return r ? r : share_keys(model, config, error);
 }
 

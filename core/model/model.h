@@ -113,10 +113,11 @@ struct mt_model {
     json_t *config; /* as read, or the present form from scratch */
 
     size_t hidden_size, vocab_size, num_layers;
-    /* Between layers a micro-batch of T tokens is row_size * T elements: the stream, [T, hidden_size]; then
-     * what layers read beside it or hand on: for each place, which counts elements a token, [T, width] from
-     * place * T on. */
-    size_t row_size;
+    /* What layers read beside the stream or hand on to later ones is, for a micro-batch of T tokens,
+     * beside_size * T elements: for each place, which counts elements a token, [T, width] from place * T on.
+     * What layers read comes first, num_layers * layer_input_size elements a token. Each place is written
+     * once in a pass. */
+    size_t beside_size;
     size_t layer_input_size; /* what each layer reads beside the stream (gemma4); 0: nothing */
     size_t embedding_size;   /* of the tables' rows: hidden_size, or less where projections stand between */
     size_t max_position_embeddings;

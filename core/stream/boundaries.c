@@ -17,10 +17,12 @@ struct mt_boundaries {
     size_t step_bytes; /* of one boundary of all tokens */
     struct mt_blocks blocks;
 
-    char *stand[2];  /* device: between layers, all tokens; also the gradient's place */
-    char *kept;      /* device, [num_kept] of step_bytes; NULL when offloaded */
-    char *host_kept; /* host, the same; boundary 0's is the staging memory */
-    char *staging;   /* host, one boundary: the embedding's rows in, their gradient out */
+    char *stand[2];                 /* device: between layers, all tokens; also the gradient's place */
+    char *kept;                     /* device, [num_kept] of step_bytes; NULL when offloaded */
+    char *host_kept;                /* host, the same; boundary 0's is the staging memory */
+    char *staging;                  /* host, one boundary: the embedding's rows in, their gradient out */
+    char *beside, *beside_gradient; /* device, of all tokens */
+    char *beside_staging;           /* host: of it what the embedding gives, and its gradient */
 
     struct mt_event *uploaded, *produced, *all_offloaded, *gradient_ready;
     struct mt_event **offloaded; /* [2][max_count]: the copy out of a standing buffer */
@@ -32,12 +34,32 @@ struct mt_boundaries {
     size_t copied_in, copied_out;
 };
 
+static int build_beside(struct mt_boundaries *b, size_t bytes, struct mt_error *error)
+{
+    const char *what = "what layers read beside the tokens";
+    void *address;
+    if (!bytes)
+        return 0;
+    MT_TRY(mt_blocks_device(&b->blocks, bytes, what, &address, error));
+    b->beside = address;
+    if (!b->options.forward_only) {
+        MT_TRY(mt_blocks_device(&b->blocks, bytes, what, &address, error));
+        b->beside_gradient = address;
+    }
+    if (b->in_place || !b->options.side_bytes)
+        return 0;
+    MT_TRY(mt_blocks_host(&b->blocks, b->batches->max_tokens * b->options.side_bytes, what, &address, error));
+    b->beside_staging = address;
+    return 0;
+}
+
 static int build(struct mt_boundaries *b, struct mt_error *error)
 {
     void *address;
-    size_t kept_bytes, micro_bytes;
+    size_t kept_bytes, micro_bytes, beside_bytes;
     if (!mt_size_mul(b->batches->max_tokens, b->options.row_bytes, &b->step_bytes) ||
         !mt_size_mul(b->num_kept, b->step_bytes, &kept_bytes) ||
+        !mt_size_mul(b->batches->max_tokens, b->options.beside_bytes, &beside_bytes) ||
         !mt_size_mul(b->batches->max_micro_tokens, b->options.row_bytes, &micro_bytes))
         return mt_error_set(error, -EOVERFLOW, MT_REASON_BAD_JOB, "a step has too many tokens");
     for (size_t i = 0; i < 2; i++) {
@@ -53,6 +75,7 @@ static int build(struct mt_boundaries *b, struct mt_error *error)
         MT_TRY(mt_blocks_host(&b->blocks, b->step_bytes, "the tokens' embeddings", &address, error));
         b->staging = address;
     }
+    MT_TRY(build_beside(b, beside_bytes, error));
     for (size_t i = 0; b->offload && i < RING; i++) {
         MT_TRY(mt_blocks_device(&b->blocks, micro_bytes, "a layer's input on its way back", &address, error));
         b->ring[i] = address;
@@ -147,11 +170,44 @@ void *mt_boundaries_at(const struct mt_boundaries *b, size_t i, size_t micro)
     return base_of(b, i) + micro_offset(b, micro);
 }
 
-void *mt_boundaries_staging(struct mt_boundaries *b)
+/* The gradient of the boundary at work; the head's input stands in the other buffer. */
+static char *gradient_base(const struct mt_boundaries *b)
+{
+    return b->stand[(b->options.num_layers + 1) % 2];
+}
+
+static char *staging_base(const struct mt_boundaries *b)
 {
     if (b->in_place)
         return base_of(b, 0);
     return is_kept(b, 0) && b->offload ? b->host_kept : b->staging;
+}
+
+void *mt_boundaries_staging(struct mt_boundaries *b, size_t micro)
+{
+    return staging_base(b) + micro_offset(b, micro);
+}
+
+/* A micro-batch's of something that has one for every token; NULL where there is none. */
+static char *of_micro(const struct mt_boundaries *b, char *all, size_t micro, size_t token_bytes)
+{
+    return all ? all + b->batches->items[micro].first * token_bytes : NULL;
+}
+
+void *mt_boundaries_beside(const struct mt_boundaries *b, size_t micro)
+{
+    return of_micro(b, b->beside, micro, b->options.beside_bytes);
+}
+
+void *mt_boundaries_beside_gradient(const struct mt_boundaries *b, size_t micro)
+{
+    return of_micro(b, b->beside_gradient, micro, b->options.beside_bytes);
+}
+
+void *mt_boundaries_beside_staging(struct mt_boundaries *b, size_t micro)
+{
+    return b->in_place ? mt_boundaries_beside(b, micro)
+                       : of_micro(b, b->beside_staging, micro, b->options.side_bytes);
 }
 
 int mt_boundaries_upload(struct mt_boundaries *b)
@@ -160,8 +216,14 @@ int mt_boundaries_upload(struct mt_boundaries *b)
         return 0;
     const size_t bytes = b->batches->tokens * b->options.row_bytes;
     mt_stream_mark(b->device, b->in, MT_STAGE_ACTIVATIONS_IN, 0);
-    MT_TRY(b->device->api->copy_to_device(b->in, base_of(b, 0), mt_boundaries_staging(b), bytes));
+    MT_TRY(b->device->api->copy_to_device(b->in, base_of(b, 0), staging_base(b), bytes));
     b->copied_in += bytes;
+    for (size_t m = 0; b->options.side_bytes && m < b->batches->count; m++) {
+        const size_t side = b->batches->items[m].rows.tokens * b->options.side_bytes;
+        MT_TRY(b->device->api->copy_to_device(b->in, mt_boundaries_beside(b, m),
+                                              mt_boundaries_beside_staging(b, m), side));
+        b->copied_in += side;
+    }
     return mt_stream_follow(b->device, b->uploaded, b->in, b->compute);
 }
 
@@ -246,23 +308,36 @@ int mt_boundaries_before_gradient(struct mt_boundaries *b, size_t micro)
 
 void *mt_boundaries_gradient(const struct mt_boundaries *b, size_t micro)
 {
-    /* The head's input stands in the other buffer. */
-    return b->stand[(b->options.num_layers + 1) % 2] + micro_offset(b, micro);
+    return gradient_base(b) + micro_offset(b, micro);
 }
 
-int mt_boundaries_download_gradient(struct mt_boundaries *b, const void **host)
+int mt_boundaries_download_gradient(struct mt_boundaries *b)
 {
-    char *gradient = b->stand[(b->options.num_layers + 1) % 2];
-    *host = gradient;
     if (b->in_place)
         return 0;
     const size_t bytes = b->batches->tokens * b->options.row_bytes;
     mt_stream_mark(b->device, b->out, MT_STAGE_ACTIVATIONS_OUT, 0);
     MT_TRY(mt_stream_follow(b->device, b->gradient_ready, b->compute, b->out));
-    MT_TRY(b->device->api->copy_to_host(b->out, b->staging, gradient, bytes));
+    MT_TRY(b->device->api->copy_to_host(b->out, b->staging, gradient_base(b), bytes));
     b->copied_out += bytes;
-    *host = b->staging;
+    for (size_t m = 0; b->options.side_bytes && m < b->batches->count; m++) {
+        const size_t side = b->batches->items[m].rows.tokens * b->options.side_bytes;
+        MT_TRY(b->device->api->copy_to_host(b->out, mt_boundaries_beside_staging(b, m),
+                                            mt_boundaries_beside_gradient(b, m), side));
+        b->copied_out += side;
+    }
     return 0;
+}
+
+const void *mt_boundaries_downloaded(const struct mt_boundaries *b, size_t micro)
+{
+    return (b->in_place ? gradient_base(b) : b->staging) + micro_offset(b, micro);
+}
+
+const void *mt_boundaries_beside_downloaded(const struct mt_boundaries *b, size_t micro)
+{
+    return b->in_place ? mt_boundaries_beside_gradient(b, micro)
+                       : of_micro(b, b->beside_staging, micro, b->options.side_bytes);
 }
 
 bool mt_boundaries_fetches(const struct mt_boundaries *b)

@@ -21,7 +21,7 @@ struct mt_decoder {
     struct mt_weights *weights;
     struct mt_layer_cache *caches; /* [num_layers] */
     size_t *lengths;               /* [max_sequences] */
-    char *stand[2], *activations, *scratch;
+    char *stand[2], *beside, *activations, *scratch;
     char *staging;                 /* host: embeddings in, logits out */
     char *last, *logits;           /* device: last rows of the sequences; their logits of a tile */
     char *projected, *normed_rows; /* likewise, and a tile of the matrix; where the model has them */
@@ -54,6 +54,12 @@ static int build_caches(struct mt_decoder *decoder, struct mt_error *error)
     return 0;
 }
 
+/* Of a token: what the embedding gives each layer beside the stream. */
+static size_t side_bytes(const struct mt_decoder *decoder)
+{
+    return decoder->model->num_layers * decoder->model->layer_input_size * decoder->element;
+}
+
 static int build_workspaces(struct mt_decoder *decoder, struct mt_error *error)
 {
     const struct mt_model *model = decoder->model;
@@ -75,10 +81,13 @@ static int build_workspaces(struct mt_decoder *decoder, struct mt_error *error)
     MT_TRY(mt_blocks_device(&decoder->blocks, largest.scratch_bytes, "a layer's scratch", &address, error));
     decoder->scratch = address;
     for (size_t i = 0; i < 2; i++) {
-        MT_TRY(mt_blocks_device(&decoder->blocks, tokens * model->row_size * decoder->element,
-                                "the tokens between two layers", &address, error));
+        MT_TRY(mt_blocks_device(&decoder->blocks, tokens * row, "the tokens between two layers", &address,
+                                error));
         decoder->stand[i] = address;
     }
+    MT_TRY(mt_blocks_device(&decoder->blocks, tokens * model->beside_size * decoder->element,
+                            "what layers read beside the tokens", &address, error));
+    decoder->beside = address;
     MT_TRY(mt_blocks_device(&decoder->blocks, sequences * row, "the last tokens", &address, error));
     decoder->last = address;
     if (model->embedding_size != model->hidden_size) {
@@ -96,9 +105,8 @@ static int build_workspaces(struct mt_decoder *decoder, struct mt_error *error)
     const size_t tile_bytes = mt_weights_tile_rows(decoder->weights) * decoder->element * sequences;
     MT_TRY(mt_blocks_device(&decoder->blocks, tile_bytes, "logits", &address, error));
     decoder->logits = address;
-    MT_TRY(mt_blocks_host(&decoder->blocks,
-                          mt_size_max(tokens * model->row_size * decoder->element, tile_bytes), "embeddings",
-                          &address, error));
+    MT_TRY(mt_blocks_host(&decoder->blocks, mt_size_max(tokens * (row + side_bytes(decoder)), tile_bytes),
+                          "embeddings", &address, error));
     decoder->staging = address;
     MT_TRY(mt_blocks_host(&decoder->blocks, tokens * sizeof(int32_t), "positions", &address, error));
     decoder->positions = decoder->device_positions = address;
@@ -192,8 +200,9 @@ struct pass {
 static int embed(struct mt_decoder *decoder, const struct mt_decoder_input *inputs, const struct pass *pass)
 {
     const struct mt_device_api *api = decoder->rig.device->api;
-    const size_t row = decoder->model->row_size * decoder->element;
+    const size_t bytes = pass->tokens * decoder->model->hidden_size * decoder->element;
     char *staging = decoder->in_place ? decoder->stand[0] : decoder->staging;
+    char *beside = decoder->in_place ? decoder->beside : decoder->staging + bytes;
     mt_autofree int32_t *ids = malloc(pass->tokens * sizeof *ids);
     if (!ids)
         return -ENOMEM;
@@ -204,10 +213,13 @@ static int embed(struct mt_decoder *decoder, const struct mt_decoder_input *inpu
         for (size_t t = 0; t < s->tokens; t++)
             decoder->positions[s->first + t] = (int32_t)(s->past + t);
     }
-    mt_embedding_gather(decoder->store, ids, pass->tokens, staging);
+    mt_embedding_gather(decoder->store, ids, pass->tokens, staging, beside);
     if (decoder->in_place)
         return 0;
-    MT_TRY(api->copy_to_device(decoder->rig.compute, decoder->stand[0], staging, pass->tokens * row));
+    MT_TRY(api->copy_to_device(decoder->rig.compute, decoder->stand[0], staging, bytes));
+    if (decoder->model->layer_input_size)
+        MT_TRY(api->copy_to_device(decoder->rig.compute, decoder->beside, beside,
+                                   pass->tokens * side_bytes(decoder)));
     return api->copy_to_device(decoder->rig.compute, decoder->device_positions, decoder->positions,
                                pass->tokens * sizeof(int32_t));
 }
@@ -220,6 +232,7 @@ static int run_layers(struct mt_decoder *decoder, const struct pass *pass)
         .num_sequences = pass->count,
         .sequences = decoder->sequences,
         .positions = decoder->device_positions,
+        .beside = decoder->beside,
     };
     for (size_t i = 0; i < model->num_layers; i++) {
         const size_t cargo = mt_weights_layer(decoder->weights, i);

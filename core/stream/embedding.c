@@ -19,8 +19,7 @@ static void scale(float factor, enum mt_dtype dtype, size_t count, void *values)
         }
 }
 
-/* What layers read beside the stream, layer by layer [tokens, size], times the root of its size; and zeros
- * where keys and values will be. */
+/* What layers read beside the stream, layer by layer [tokens, size], times the root of its size. */
 static void gather_beside(const struct mt_store *store, const int32_t *ids, size_t tokens, char *out)
 {
     const struct mt_model *model = mt_store_model(store);
@@ -28,9 +27,6 @@ static void gather_beside(const struct mt_store *store, const int32_t *ids, size
     const enum mt_dtype dtype = mt_store_compute_dtype(store);
     const size_t element = mt_dtype_bytes(dtype), size = model->layer_input_size * element;
     const size_t row = model->num_layers * size;
-    memset(out, 0, tokens * (model->row_size - model->hidden_size) * element);
-    if (!table)
-        return;
     size_t bytes;
     const char *rows =
         (const char *)mt_store_transfer_source(store, MT_GROUP_EMBEDDING, &bytes) + table->offset * element;
@@ -41,7 +37,8 @@ static void gather_beside(const struct mt_store *store, const int32_t *ids, size
           out);
 }
 
-void mt_embedding_gather(const struct mt_store *store, const int32_t *ids, size_t tokens, void *out)
+void mt_embedding_gather(const struct mt_store *store, const int32_t *ids, size_t tokens, void *out,
+                         void *beside)
 {
     const struct mt_model *model = mt_store_model(store);
     const struct mt_parameter *table = model->groups[MT_GROUP_EMBEDDING].by_role[MT_ROLE_EMBEDDING];
@@ -56,8 +53,8 @@ void mt_embedding_gather(const struct mt_store *store, const int32_t *ids, size_
     }
     if (model->embedding_scale != 1.0f)
         scale(model->embedding_scale, mt_store_compute_dtype(store), tokens * model->hidden_size, out);
-    if (model->row_size > model->hidden_size)
-        gather_beside(store, ids, tokens, (char *)out + tokens * row);
+    if (model->layer_input_size)
+        gather_beside(store, ids, tokens, beside);
 }
 
 struct scatter {
@@ -93,11 +90,11 @@ static void scatter_columns(void *context, size_t task)
 }
 
 void mt_embedding_scatter(const struct mt_model *model, const int32_t *ids, size_t tokens, const void *dx,
-                          enum mt_dtype dtype, float *gradient, struct mt_pool *pool)
+                          const void *dbeside, enum mt_dtype dtype, float *gradient, struct mt_pool *pool)
 {
     const struct mt_group *group = &model->groups[MT_GROUP_EMBEDDING];
     const struct mt_parameter *table = group->by_role[MT_ROLE_EMBEDDING];
-    const struct mt_parameter *beside = group->by_role[MT_ROLE_LAYER_EMBEDDING];
+    const struct mt_parameter *side = group->by_role[MT_ROLE_LAYER_EMBEDDING];
     struct scatter work = {
         .ids = ids,
         .tokens = tokens,
@@ -113,11 +110,11 @@ void mt_embedding_scatter(const struct mt_model *model, const int32_t *ids, size
     if (!table->frozen)
         mt_pool_run(pool, mt_size_ceil_div(work.cols, COLUMNS), scatter_columns, &work);
     const size_t size = model->layer_input_size, element = mt_dtype_bytes(dtype);
-    for (size_t i = 0; beside && !beside->frozen && i < model->num_layers; i++) {
-        work.dx = (const char *)dx + tokens * (model->hidden_size + i * size) * element;
+    for (size_t i = 0; side && !side->frozen && i < model->num_layers; i++) {
+        work.dx = (const char *)dbeside + tokens * i * size * element;
         work.width = work.cols = size;
         work.factor = sqrtf((float)size);
-        work.gradient = gradient + beside->train_offset + i * size;
+        work.gradient = gradient + side->train_offset + i * size;
         work.stride = model->num_layers * size;
         mt_pool_run(pool, mt_size_ceil_div(size, COLUMNS), scatter_columns, &work);
     }

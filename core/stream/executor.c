@@ -77,7 +77,7 @@ static int make_activations(struct mt_executor *executor, struct mt_error *error
     MT_TRY(mt_blocks_device(&executor->blocks, executor->layout.scratch_bytes, "a layer's scratch", &address,
                             error));
     executor->scratch = address;
-    bytes = (executor->interval - 1) * tokens * executor->model->row_size * executor->element;
+    bytes = (executor->interval - 1) * tokens * executor->model->hidden_size * executor->element;
     MT_TRY(mt_blocks_device(&executor->blocks, bytes, "inputs of layers visited together", &address, error));
     executor->segment_inputs = address;
     return 0;
@@ -117,10 +117,13 @@ static int keep_activations(struct mt_executor *executor, struct mt_error *error
 static int make_boundaries(struct mt_executor *executor, struct mt_error *error)
 {
     const struct mt_executor_options *options = &executor->options;
+    const struct mt_model *model = executor->model;
     struct mt_boundaries_options wanted = {
-        .num_layers = executor->model->num_layers,
+        .num_layers = model->num_layers,
         .interval = executor->interval,
-        .row_bytes = executor->model->row_size * executor->element,
+        .row_bytes = model->hidden_size * executor->element,
+        .beside_bytes = model->beside_size * executor->element,
+        .side_bytes = model->num_layers * model->layer_input_size * executor->element,
         .offload = options->activation_offload == MT_CHOICE_ON,
     };
     struct mt_rig *rig = &executor->rig;
@@ -258,6 +261,14 @@ static int refuse_broken(const struct mt_executor *executor, struct mt_error *er
     return executor->broken ? mt_error_set(error, -EIO, MT_REASON_DEVICE, "the executor failed before") : 0;
 }
 
+/* Of the step: what the embedding gives. */
+static size_t embedded_bytes(const struct mt_executor *executor)
+{
+    const struct mt_model *model = executor->model;
+    return executor->batches.tokens * executor->element *
+           (model->hidden_size + model->num_layers * model->layer_input_size);
+}
+
 /* Tokens, labels and the embedding's rows to the device. */
 static int load_inputs(struct mt_executor *executor, bool keep)
 {
@@ -270,14 +281,13 @@ static int load_inputs(struct mt_executor *executor, bool keep)
     mt_boundaries_start(executor->boundaries, keep);
     MT_TRY(mt_microbatches_upload(&executor->batches, rig->device, rig->in));
     mt_updater_wait(executor->updater, MT_GROUP_EMBEDDING);
-    const size_t row = executor->model->row_size * executor->element, bytes = executor->batches.tokens * row;
-    const struct mt_host_work gather = {.stage = MT_STAGE_EMBEDDING, .bytes = 2 * bytes};
+    const struct mt_host_work gather = {.stage = MT_STAGE_EMBEDDING, .bytes = 2 * embedded_bytes(executor)};
     if (mt_host_begin(rig->device, &gather)) {
-        char *staging = mt_boundaries_staging(executor->boundaries);
         for (size_t m = 0; m < executor->batches.count; m++) {
             const struct mt_microbatch *item = &executor->batches.items[m];
             mt_embedding_gather(executor->store, executor->batches.ids + item->first, item->rows.tokens,
-                                staging + item->first * row);
+                                mt_boundaries_staging(executor->boundaries, m),
+                                mt_boundaries_beside_staging(executor->boundaries, m));
         }
         mt_host_end(rig->device, &gather);
     }
@@ -287,7 +297,7 @@ static int load_inputs(struct mt_executor *executor, bool keep)
 
 /* What is not finished on the device: the embedding's gradient, in token order, on top of the head's part
  * when tied. Its sum of squares joins the others. */
-static int finish_embedding(struct mt_executor *executor, const void *dx)
+static int finish_embedding(struct mt_executor *executor)
 {
     const struct mt_model *model = executor->model;
     const struct mt_group *group = &model->groups[MT_GROUP_EMBEDDING];
@@ -296,7 +306,7 @@ static int finish_embedding(struct mt_executor *executor, const void *dx)
         return 0;
     struct mt_device *device = executor->rig.device;
     const struct mt_host_work scatter = {.stage = MT_STAGE_EMBEDDING,
-                                         .bytes = executor->batches.tokens * model->row_size *
+                                         .bytes = embedded_bytes(executor) / executor->element *
                                                       (executor->element + 2 * sizeof(float)) +
                                                   group->train_count * sizeof(float)};
     if (!mt_host_begin(device, &scatter))
@@ -304,7 +314,8 @@ static int finish_embedding(struct mt_executor *executor, const void *dx)
     for (size_t m = 0; m < executor->batches.count; m++) {
         const struct mt_microbatch *item = &executor->batches.items[m];
         mt_embedding_scatter(model, executor->batches.ids + item->first, item->rows.tokens,
-                             (const char *)dx + item->first * model->row_size * executor->element,
+                             mt_boundaries_downloaded(executor->boundaries, m),
+                             mt_boundaries_beside_downloaded(executor->boundaries, m),
                              mt_store_compute_dtype(executor->store), gradient, executor->pool);
     }
     int r = 0;
@@ -342,7 +353,7 @@ static void post_updates(struct mt_executor *executor)
 }
 
 /* The whole pass into the streams, then wait for it. */
-static int run_step(struct mt_executor *executor, const void **dx, struct mt_error *error)
+static int run_step(struct mt_executor *executor, struct mt_error *error)
 {
     const float grad_scale = (float)(1.0 / (double)executor->batches.target_tokens);
     float *embedding = mt_gradients_host(executor->gradients, MT_GROUP_EMBEDDING);
@@ -350,7 +361,7 @@ static int run_step(struct mt_executor *executor, const void **dx, struct mt_err
     r = r ? r : mt_schedule_forward(executor, true);
     r = r ? r : mt_head_pass(executor, true, grad_scale, NULL);
     r = r ? r : mt_schedule_backward(executor);
-    r = r ? r : mt_boundaries_download_gradient(executor->boundaries, dx);
+    r = r ? r : mt_boundaries_download_gradient(executor->boundaries);
     if (r)
         return broken(executor, r, error);
     const struct mt_host_work clear = {.stage = MT_STAGE_EMBEDDING,
@@ -405,7 +416,6 @@ int mt_executor_step(struct mt_executor *executor, const struct mt_batch *batch,
                      struct mt_step_result *result, struct mt_error *error)
 {
     const double start = mt_time_monotonic();
-    const void *dx = NULL;
     *result = (struct mt_step_result){0};
     MT_TRY(refuse_broken(executor, error));
     MT_TRY(mt_microbatches_load(&executor->batches, batch, executor->model->vocab_size, error));
@@ -414,8 +424,8 @@ int mt_executor_step(struct mt_executor *executor, const struct mt_batch *batch,
 
     executor->adamw_step = (struct mt_adamw_step){
         .learning_rate = learning_rate, .grad_scale = 1, .update = mt_store_updates(executor->store) + 1};
-    MT_TRY(run_step(executor, &dx, error));
-    int r = finish_embedding(executor, dx);
+    MT_TRY(run_step(executor, error));
+    int r = finish_embedding(executor);
     if (r)
         return broken(executor, r, error);
 

@@ -297,14 +297,12 @@ static int gradient_pass(const struct pass *pass)
 /* No gradient comes from the head for what travels beside the stream. */
 static int clear_beside(struct mt_executor *executor, size_t micro)
 {
-    const struct mt_model *model = executor->model;
-    const size_t row = executor->batches.items[micro].rows.tokens * executor->element;
-    if (model->row_size == model->hidden_size)
-        return 0;
-    return executor->rig.device->api->fill_zero(executor->rig.compute,
-                                                (char *)mt_boundaries_gradient(executor->boundaries, micro) +
-                                                    row * model->hidden_size,
-                                                row * (model->row_size - model->hidden_size));
+    const size_t bytes =
+        executor->batches.items[micro].rows.tokens * executor->model->beside_size * executor->element;
+    return bytes
+               ? executor->rig.device->api->fill_zero(
+                     executor->rig.compute, mt_boundaries_beside_gradient(executor->boundaries, micro), bytes)
+               : 0;
 }
 
 int mt_head_pass(struct mt_executor *executor, bool train, float grad_scale, float *logits)

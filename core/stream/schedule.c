@@ -16,6 +16,15 @@ int mt_schedule_start(struct mt_executor *executor)
     return prefetch_layer(executor, 0);
 }
 
+/* A micro-batch's rows, with what they have beside the stream. */
+static struct mt_rows rows_of(const struct mt_executor *executor, size_t micro)
+{
+    struct mt_rows rows = executor->batches.items[micro].rows;
+    rows.beside = mt_boundaries_beside(executor->boundaries, micro);
+    rows.beside_gradient = mt_boundaries_beside_gradient(executor->boundaries, micro);
+    return rows;
+}
+
 int mt_schedule_forward(struct mt_executor *executor, bool keep)
 {
     const struct mt_model *model = executor->model;
@@ -28,9 +37,10 @@ int mt_schedule_forward(struct mt_executor *executor, bool keep)
         for (size_t m = 0; m < executor->batches.count; m++) {
             char *activations = keep && executor->kept[i] ? mt_executor_activations(executor, i, 0, m)
                                                           : executor->activations;
+            const struct mt_rows rows = rows_of(executor, m);
             MT_TRY(mt_boundaries_before_write(boundaries, i + 1, m));
-            MT_TRY(mt_layer_forward(&executor->rig.context, &model->layers[i], weights,
-                                    &executor->batches.items[m].rows, mt_boundaries_at(boundaries, i, m),
+            MT_TRY(mt_layer_forward(&executor->rig.context, &model->layers[i], weights, &rows,
+                                    mt_boundaries_at(boundaries, i, m),
                                     mt_boundaries_at(boundaries, i + 1, m), activations, executor->scratch));
             MT_TRY(mt_boundaries_after_write(boundaries, i + 1, m));
         }
@@ -79,7 +89,8 @@ static int prefetch_next(struct mt_executor *executor, const struct segment *seg
 static const void *input_of(const struct mt_executor *executor, const struct segment *segment, size_t layer,
                             const void *kept)
 {
-    const size_t bytes = executor->batches.max_micro_tokens * executor->model->row_size * executor->element;
+    const size_t bytes =
+        executor->batches.max_micro_tokens * executor->model->hidden_size * executor->element;
     return layer == segment->first ? kept : executor->segment_inputs + (layer - segment->first - 1) * bytes;
 }
 
@@ -88,7 +99,8 @@ static int visit(struct mt_executor *executor, const struct segment *segment, si
 {
     const struct mt_model *model = executor->model;
     const struct mt_layer_context *context = &executor->rig.context;
-    const struct mt_rows *rows = &executor->batches.items[micro].rows;
+    struct mt_rows rows = rows_of(executor, micro);
+    rows.recomputed = true;
     const bool final = micro + 1 == executor->batches.count;
     const void *kept;
     MT_TRY(mt_boundaries_fetch(executor->boundaries, segment->first, micro, &kept));
@@ -99,7 +111,7 @@ static int visit(struct mt_executor *executor, const struct segment *segment, si
         mt_stream_mark(context->device, context->stream, MT_STAGE_RECOMPUTE, i);
         const size_t slot = i - segment->first;
         void *y = i + 1 < segment->last ? (void *)(uintptr_t)input_of(executor, segment, i + 1, NULL) : NULL;
-        MT_TRY(mt_layer_forward(context, &model->layers[i], segment->weights[slot], rows,
+        MT_TRY(mt_layer_forward(context, &model->layers[i], segment->weights[slot], &rows,
                                 input_of(executor, segment, i, kept), y,
                                 mt_executor_activations(executor, i, slot, micro), executor->scratch));
     }
@@ -107,10 +119,11 @@ static int visit(struct mt_executor *executor, const struct segment *segment, si
         const size_t slot = i - segment->first, cargo = mt_weights_layer(executor->weights, i);
         mt_stream_mark(context->device, context->stream, MT_STAGE_BACKWARD, i);
         if (i >= executor->first_trained)
-            MT_TRY(mt_layer_backward(
-                context, &model->layers[i], segment->weights[slot], segment->gradients[slot], micro > 0, rows,
-                input_of(executor, segment, i, kept), mt_boundaries_gradient(executor->boundaries, micro),
-                mt_executor_activations(executor, i, slot, micro), executor->scratch));
+            MT_TRY(mt_layer_backward(context, &model->layers[i], segment->weights[slot],
+                                     segment->gradients[slot], micro > 0, &rows,
+                                     input_of(executor, segment, i, kept),
+                                     mt_boundaries_gradient(executor->boundaries, micro),
+                                     mt_executor_activations(executor, i, slot, micro), executor->scratch));
         if (final) {
             MT_TRY(mt_weights_release(executor->weights, cargo));
             MT_TRY(mt_gradients_end(executor->gradients, cargo));

@@ -26,7 +26,8 @@ void bed_open(struct bed *bed, const char *keys, const struct setting *setting)
     struct mt_model *model;
     json_t *object = json_loads(keys, 0, NULL);
     assert_non_null(object);
-    mt_assert_ok(mt_model_from_keys("llama", object, &model, &error), &error);
+    const char *family = json_string_value(json_object_get(object, "architecture"));
+    mt_assert_ok(mt_model_from_keys(family ? family : "llama", object, &model, &error), &error);
     json_decref(object);
     *bed = (struct bed){0};
     mt_assert_ok(bed_try(bed, model, setting, &error), &error);

@@ -26,7 +26,8 @@ struct setting {
     struct mt_executor_options executor;
 };
 
-/* Model from keys, a JSON object as text; values from seed 7. */
+/* Model from keys, a JSON object as text, of a llama unless `architecture` says otherwise; values from
+ * seed 7. */
 void bed_open(struct bed *bed, const char *keys, const struct setting *setting);
 /* Model and weights of tests/golden/<name>. */
 void bed_open_golden(struct bed *bed, const char *name, const struct setting *setting);

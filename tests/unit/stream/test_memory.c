@@ -177,6 +177,43 @@ static void layers_that_do_not_fit_together_are_fewer(void **state)
     batch_free(batch);
 }
 
+/* gemma4's layers read a vector each beside the stream: one copy of all of them serves every layer, and no
+ * layer's kept input grows by them. */
+static void what_layers_read_beside_the_stream_is_there_once(void **state)
+{
+    (void)state;
+    enum { ROWS = 3, TOKENS = 32, LAYERS = 4, HIDDEN = 32, SIDE = 64 };
+    static const char form[] =
+        "{\"architecture\": \"gemma4_text\", \"vocab_size\": 64, \"hidden_size\": 32, \"num_layers\": 4,"
+        " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8, \"global_head_dim\": 8,"
+        " \"intermediate_size\": 64, \"num_kv_shared_layers\": 0, \"hidden_size_per_layer_input\": %d,"
+        " \"vocab_size_per_layer_input\": 64}";
+    const size_t lengths[ROWS] = {32, 30, 31};
+    struct mt_batch *batch = batch_new(ROWS, lengths, 64, 1);
+    struct mt_executor_memory memory[2][2]; /* without and with them; kept on the device and on the host */
+    for (int beside = 0; beside < 2; beside++)
+        for (int host = 0; host < 2; host++) {
+            struct setting setting = usual_setting(ROWS, TOKENS);
+            struct bed bed;
+            char keys[512];
+            setting.device = "cpu-discrete";
+            setting.executor.activation_offload = host ? MT_CHOICE_ON : MT_CHOICE_OFF;
+            snprintf(keys, sizeof keys, form, beside ? SIDE : 0);
+            bed_open(&bed, keys, &setting);
+            bed_run(&bed, &batch, 1, 2, NULL);
+            mt_executor_memory(bed.executor, &memory[beside][host]);
+            bed_close(&bed);
+        }
+    const size_t all = (size_t)ROWS * TOKENS * LAYERS * SIDE * sizeof(float);
+    for (int host = 0; host < 2; host++) {
+        const struct mt_executor_memory *without = &memory[0][host], *with = &memory[1][host];
+        assert_int_equal(with->device.boundaries,
+                         without->device.boundaries + 2 * all); /* and its gradient */
+        assert_int_equal(with->host.boundaries, without->host.boundaries + all);
+    }
+    batch_free(batch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +223,7 @@ int main(void)
         cmocka_unit_test(activations_are_offloaded_when_they_do_not_fit),
         cmocka_unit_test(an_output_matrix_larger_than_the_device_is_streamed),
         cmocka_unit_test(layers_that_do_not_fit_together_are_fewer),
+        cmocka_unit_test(what_layers_read_beside_the_stream_is_there_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
