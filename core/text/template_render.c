@@ -2,10 +2,17 @@
 #include "core/base/cleanup.h"
 #include "core/base/size.h"
 #include "core/text/template_internal.h"
+#include "core/text/turn_frames.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* All renderings of one conversation together may take so many times the steps of one. */
+#define RENDERINGS_STEPS 2
+/* So many answers are found by rendering what stands before them, and the last one; others by their frames.
+ */
+#define RENDERED_ANSWERS 16
 
 struct turns {
     const struct mt_jinja_template *jinja;
@@ -15,8 +22,35 @@ struct turns {
     struct mt_jinja_output whole;  /* the conversation */
     struct mt_jinja_output before; /* a beginning of it */
     struct mt_text prompt;         /* the generation prompt alone, where the template writes one */
+    struct mt_text unsaid;         /* an answer that says nothing, up to its end, once one was rendered */
+    enum { NOT_ASKED, ALL_UNWRITTEN, NOT_ALL_UNWRITTEN } unwritten; /* answers without text */
+    struct mt_turn_frames frames;
+    size_t answers;   /* found so far */
+    size_t last_user; /* the last message of a user; 0 where there is none */
+    size_t steps;     /* taken by all renderings */
+    bool generation_prompt;
     struct mt_error *error;
 };
+
+static int render_variables(struct turns *turns, struct mt_jinja_output *output)
+{
+    const size_t most = RENDERINGS_STEPS * mt_jinja_default_limits.steps;
+    struct mt_jinja_limits limits = mt_jinja_default_limits;
+    limits.steps = mt_size_min(limits.steps, most - turns->steps);
+    const struct mt_jinja_options options = {
+        .limits = &limits,
+        .follow = output == &turns->whole ? "messages" : NULL,
+    };
+    const int r = mt_jinja_render(turns->jinja, turns->variables, &options, output, turns->error);
+    turns->steps = mt_size_min(turns->steps + output->steps, most);
+    if (r == -EOVERFLOW && turns->steps == most)
+        return mt_error_set(
+            turns->error, -EOVERFLOW, MT_REASON_BAD_DATA,
+            "the conversation is too long (%zu messages) for its answers to be found: the chat "
+            "template was stopped, it takes too many steps",
+            json_array_size(turns->messages));
+    return r;
+}
 
 /* The first `count` messages. */
 static int render(struct turns *turns, size_t count, bool generation_prompt, struct mt_jinja_output *output)
@@ -30,7 +64,7 @@ static int render(struct turns *turns, size_t count, bool generation_prompt, str
         json_object_set_new(turns->variables, "add_generation_prompt", json_boolean(generation_prompt)) < 0)
         return mt_error_set(turns->error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
                             "out of memory for a conversation");
-    return mt_jinja_render(turns->jinja, turns->variables, NULL, output, turns->error);
+    return render_variables(turns, output);
 }
 
 static size_t common_beginning(const struct mt_text *a, const struct mt_text *b)
@@ -228,31 +262,61 @@ static size_t behind_late_end(const struct mt_text *text, size_t end)
     return end;
 }
 
-/* Whether an answer without text says the rest of it, a call or reasoning, in vain: the template writes of it
- * what it writes of an answer that says nothing. Learning that would teach to answer with nothing. */
-static int is_unwritten(struct turns *turns, size_t turn, bool *unwritten)
+static bool is_answer(const struct turns *turns, size_t turn)
 {
-    json_t *message = json_array_get(turns->messages, turn);
-    const json_t *content = json_object_get(message, "content");
-    *unwritten = false;
-    if ((content && !json_is_null(content) &&
-         !(json_is_string(content) && json_string_length(content) == 0)) ||
-        !(json_object_get(message, "tool_calls") || json_object_get(message, "reasoning_content") ||
-          json_object_get(message, "thinking")))
-        return 0;
+    const char *role = json_string_value(json_object_get(json_array_get(turns->messages, turn), "role"));
+    return strcmp(role, "assistant") == 0;
+}
+
+static struct mt_jinja_span place_of(const struct turns *turns, size_t turn)
+{
+    return turn < turns->whole.num_places ? turns->whole.places[turn] : (struct mt_jinja_span){0};
+}
+
+/* Whether a text of the message stands in what was written for it, and not in what is written for nothing. */
+static bool shows(const struct turns *turns, struct mt_jinja_span written, const json_t *said)
+{
+    const char *text = json_string_value(said);
+    const size_t bytes = json_string_length(said);
+    return bytes && turns->unsaid.bytes && !memmem(turns->unsaid.data, turns->unsaid.bytes, text, bytes) &&
+           memmem(turns->whole.text.data + written.begin, written.end - written.begin, text, bytes);
+}
+
+static bool shows_call_or_reasoning(const struct turns *turns, struct mt_jinja_span written,
+                                    const json_t *message)
+{
+    const json_t *call = json_array_get(json_object_get(message, "tool_calls"), 0);
+    const json_t *function = json_object_get(call, "function");
+    return shows(turns, written, json_object_get(function ? function : call, "name")) ||
+           shows(turns, written, json_object_get(message, "reasoning_content")) ||
+           shows(turns, written, json_object_get(message, "thinking"));
+}
+
+static bool is_empty_text(const json_t *text)
+{
+    return !text || json_is_null(text) || (json_is_string(text) && json_string_length(text) == 0);
+}
+
+/* The conversation up to an answer, and the same with nothing said there. */
+static int render_unsaid(struct turns *turns, size_t turn, bool *unwritten)
+{
+    json_t *message = json_incref(json_array_get(turns->messages, turn));
     json_t *nothing = json_pack("{s:s, s:s}", "role", "assistant", "content", "");
     struct mt_jinja_output said = {0}, empty = {0};
     int r = render(turns, turn + 1, false, &said);
-    json_incref(message);
     if (r == 0 && (!nothing || json_array_set(turns->messages, turn, nothing) < 0))
         r = mt_error_set(turns->error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a conversation");
     if (r == 0) {
         struct mt_error *error = turns->error, refused = {0};
         turns->error = &refused; /* where the template refuses the empty answer, this one says something */
-        *unwritten = render(turns, turn + 1, false, &empty) == 0 && said.text.bytes == empty.text.bytes &&
+        const bool rendered = render(turns, turn + 1, false, &empty) == 0;
+        *unwritten = rendered && said.text.bytes == empty.text.bytes &&
                      memcmp(said.text.data, empty.text.data, said.text.bytes) == 0;
         turns->error = error;
-        if (json_array_set(turns->messages, turn, message) < 0)
+        const size_t same = rendered ? common_beginning(&said.text, &empty.text) : 0;
+        if (json_array_set(turns->messages, turn, message) < 0 ||
+            (rendered && !*unwritten && !turns->unsaid.bytes &&
+             mt_text_append(&turns->unsaid, empty.text.data + same, empty.text.bytes - same) < 0))
             r = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a conversation");
     }
     json_decref(message);
@@ -260,6 +324,51 @@ static int is_unwritten(struct turns *turns, size_t turn, bool *unwritten)
     mt_jinja_output_free(&said);
     mt_jinja_output_free(&empty);
     return r;
+}
+
+static bool has_no_text(const json_t *message)
+{
+    return is_empty_text(json_object_get(message, "content")) &&
+           (json_object_get(message, "tool_calls") || json_object_get(message, "reasoning_content") ||
+            json_object_get(message, "thinking"));
+}
+
+/* Many such answers of which nothing is written are seen at once: with all of them empty the text is the
+ * same. */
+static int ask_for_all(struct turns *turns)
+{
+    mt_autojson json_t *messages = json_copy(turns->messages);
+    mt_autojson json_t *nothing = json_pack("{s:s, s:s}", "role", "assistant", "content", "");
+    struct mt_error *error = turns->error, refused = {0};
+    struct mt_jinja_output empty = {0};
+    bool ok = messages && nothing;
+    for (size_t turn = 0; ok && turn < json_array_size(messages); turn++)
+        if (is_answer(turns, turn) && has_no_text(json_array_get(messages, turn)))
+            ok = json_array_set(messages, turn, nothing) == 0;
+    if (!ok || json_object_set(turns->variables, "messages", messages) < 0 ||
+        json_object_set_new(turns->variables, "add_generation_prompt",
+                            json_boolean(turns->generation_prompt)) < 0)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a conversation");
+    turns->error = &refused;
+    const bool same = render_variables(turns, &empty) == 0 && empty.text.bytes == turns->whole.text.bytes &&
+                      memcmp(empty.text.data, turns->whole.text.data, empty.text.bytes) == 0;
+    turns->error = error;
+    turns->unwritten = same ? ALL_UNWRITTEN : NOT_ALL_UNWRITTEN;
+    mt_jinja_output_free(&empty);
+    return 0;
+}
+
+/* Whether an answer without text says the rest of it, a call or reasoning, in vain: the template writes of it
+ * what it writes of an answer that says nothing. Learning that would teach to answer with nothing. */
+static int is_unwritten(struct turns *turns, size_t turn, bool *unwritten)
+{
+    const json_t *message = json_array_get(turns->messages, turn);
+    *unwritten = false;
+    if (!has_no_text(message) || shows_call_or_reasoning(turns, place_of(turns, turn), message))
+        return 0;
+    int r = turns->unwritten == NOT_ASKED ? ask_for_all(turns) : 0;
+    *unwritten = turns->unwritten == ALL_UNWRITTEN;
+    return r < 0 || *unwritten ? r : render_unsaid(turns, turn, unwritten);
 }
 
 /* An answer with a `loss_weight` of 0 is not to be learned, and none of which nothing is written. */
@@ -271,12 +380,6 @@ static int is_learned(struct turns *turns, size_t turn, bool *learned)
     int r = *learned ? is_unwritten(turns, turn, &unwritten) : 0;
     *learned = *learned && !unwritten;
     return r;
-}
-
-static bool is_answer(const struct turns *turns, size_t turn)
-{
-    const char *role = json_string_value(json_object_get(json_array_get(turns->messages, turn), "role"));
-    return strcmp(role, "assistant") == 0;
 }
 
 /* The text before an answer, and the answer from its first own word to its end. Where nothing ends the last
@@ -299,17 +402,42 @@ static int add_turn(struct turns *turns, size_t turn, size_t begin, size_t *end,
     return r;
 }
 
+/* Where an answer begins and ends: as its frame tells, else from what the template writes up to it. */
+static int find_bounds(struct turns *turns, size_t turn, struct mt_turn_bounds *bounds)
+{
+    const struct mt_text *whole = &turns->whole.text;
+    const struct mt_jinja_span place = place_of(turns, turn);
+    const uint64_t kind = mt_turn_kind(turns->messages, turn, turns->last_user > turn);
+    if (turns->answers++ >= RENDERED_ANSWERS && turn + 1 < json_array_size(turns->messages) &&
+        mt_turn_frames_find(&turns->frames, kind, whole, &turns->prompt, place, bounds))
+        return 0;
+    int r = find_begin(turns, turn, &bounds->begin);
+    if (r == 0)
+        r = find_end(turns, turn, bounds->begin, &bounds->end);
+    if (r == 0)
+        mt_turn_frames_note(&turns->frames, kind, whole, &turns->prompt, place, *bounds);
+    return r;
+}
+
+static void find_last_user(struct turns *turns)
+{
+    for (size_t turn = json_array_size(turns->messages); turn-- && !turns->last_user;) {
+        const char *role = json_string_value(json_object_get(json_array_get(turns->messages, turn), "role"));
+        if (strcmp(role, "user") == 0)
+            turns->last_user = turn;
+    }
+}
+
 static int parts_by_turns(struct turns *turns, struct mt_chat_rendering *rendering)
 {
     size_t done = 0;
+    find_last_user(turns);
     for (size_t turn = 0; turn < json_array_size(turns->messages); turn++) {
-        size_t begin = 0, end = 0;
+        struct mt_turn_bounds bounds = {0, 0};
         if (!is_answer(turns, turn))
             continue;
-        int r = find_begin(turns, turn, &begin);
-        if (r == 0)
-            r = find_end(turns, turn, begin, &end);
-        if (r == -ENOENT || (r == 0 && begin < done))
+        int r = find_bounds(turns, turn, &bounds);
+        if (r == -ENOENT || (r == 0 && bounds.begin < done))
             return mt_error_set(
                 turns->error, -EINVAL, MT_REASON_BAD_DATA,
                 "message %zu: this answer can't be told from the rest of what the chat template "
@@ -317,10 +445,10 @@ static int parts_by_turns(struct turns *turns, struct mt_chat_rendering *renderi
                 turn + 1);
         if (r < 0)
             return r;
-        r = add_turn(turns, turn, begin, &end, done, rendering);
+        r = add_turn(turns, turn, bounds.begin, &bounds.end, done, rendering);
         if (r < 0)
             return r;
-        done = end;
+        done = bounds.end;
     }
     return add_part(rendering, done, turns->whole.text.bytes, false, turns->error);
 }
@@ -364,26 +492,38 @@ static size_t behind_prompt(const struct turns *turns, size_t begin, size_t end)
     return begin + length;
 }
 
+/* The marks that come with a message: those in what was written of it, else those that its rendering adds. */
+static int find_marks(struct turns *turns, size_t turn, size_t *first, size_t *end)
+{
+    const struct mt_jinja_span place = place_of(turns, turn);
+    if (place.end) {
+        for (*first = 0; *first < turns->whole.num_spans && turns->whole.spans[*first].begin < place.begin;)
+            (*first)++;
+        for (*end = *first; *end < turns->whole.num_spans && turns->whole.spans[*end].end <= place.end;)
+            (*end)++;
+        return 0;
+    }
+    int r = render(turns, turn, false, &turns->before);
+    *first = turns->before.num_spans;
+    if (r == 0)
+        r = render(turns, turn + 1, false, &turns->before);
+    *end = turns->before.num_spans;
+    return r < 0 ? r : *end < *first || *end > turns->whole.num_spans ? -ENOENT : 0;
+}
+
 /* Which marks hold an answer that is not to be learned: those that come with its message. Sets a byte a mark
  * in `silent` (zeroed). */
 static int find_silent_marks(struct turns *turns, char *silent)
 {
     for (size_t turn = 0; turn < json_array_size(turns->messages); turn++) {
         bool learned = true;
+        size_t first = 0, end = 0;
         int r = is_answer(turns, turn) ? is_learned(turns, turn, &learned) : 0;
+        if (r == 0 && !learned)
+            r = find_marks(turns, turn, &first, &end);
         if (r < 0)
             return r;
-        if (learned)
-            continue;
-        r = render(turns, turn, false, &turns->before);
-        const size_t first = turns->before.num_spans;
-        if (r == 0)
-            r = render(turns, turn + 1, false, &turns->before);
-        if (r < 0)
-            return r;
-        if (turns->before.num_spans < first || turns->before.num_spans > turns->whole.num_spans)
-            return -ENOENT;
-        memset(silent + first, 1, turns->before.num_spans - first);
+        memset(silent + first, 1, end - first);
     }
     return 0;
 }
@@ -444,6 +584,7 @@ int mt_template_render(const struct mt_template *template, const json_t *convers
         .variables = variables,
         .messages = messages,
         .given = json_is_object(conversation) ? json_object_get(conversation, "messages") : conversation,
+        .generation_prompt = generation_prompt,
         .error = error,
     };
     r = render(&turns, json_array_size(messages), generation_prompt, &turns.whole);
@@ -454,5 +595,6 @@ int mt_template_render(const struct mt_template *template, const json_t *convers
     mt_jinja_output_free(&turns.whole);
     mt_jinja_output_free(&turns.before);
     mt_text_free(&turns.prompt);
+    mt_text_free(&turns.unsaid);
     return r;
 }

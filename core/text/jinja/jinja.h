@@ -52,12 +52,19 @@ struct mt_jinja_output { /* starts as {0} */
     /* A generation block was rendered where its place in the output can't be told (in a macro, a call or a
      * set block): the spans then are not to be relied on. */
     bool spans_lost;
+    /* Where each item of the list that `mt_jinja_options.follow` names was written: by the one turn of a loop
+     * at the template's own level that had it and wrote something. Empty where there was none, or more than
+     * one. */
+    struct mt_jinja_span *places;
+    size_t num_places;
+    size_t steps; /* that were taken, as limits count them */
 };
 void mt_jinja_output_free(struct mt_jinja_output *output); /* leaves {0} */
 
 struct mt_jinja_options {
     const struct mt_jinja_limits *limits; /* NULL: the default ones */
     const struct tm *now;                 /* what strftime_now formats; NULL: the local time */
+    const char *follow;                   /* a variable, a list, whose items' places are wanted; NULL: none */
 };
 
 /* Renders into `output` (cleared first). `variables` is an object of names to values; JSON numbers with a

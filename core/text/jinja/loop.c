@@ -60,6 +60,17 @@ static bool advance(struct mt_jrun *run, struct mt_jloop *loop)
     return true;
 }
 
+/* What a turn of a loop has written for an item whose places are wanted. */
+static void note_place(struct mt_jrun *run, const struct mt_jvalue *item, size_t begin)
+{
+    if (!item->followed || run->captures || run->out->bytes == begin)
+        return;
+    struct mt_jinja_span *place = &run->output->places[item->followed - 1];
+    /* Written again: nowhere, and no third time makes it one place. */
+    *place = place->end ? (struct mt_jinja_span){SIZE_MAX, SIZE_MAX}
+                        : (struct mt_jinja_span){begin, run->out->bytes};
+}
+
 static bool run_loop(struct mt_jrun *run, const struct mt_jnode *node, struct mt_jvalue *iterable,
                      int64_t depth0)
 {
@@ -82,9 +93,12 @@ static bool run_loop(struct mt_jrun *run, const struct mt_jnode *node, struct mt
         if (!frame || !mt_jframe_reset(run, frame, &node->undefined))
             return false;
         run->frame = frame;
+        const struct mt_jvalue *item = loop->current;
+        const size_t begin = run->out->bytes;
         ok = (run->template->loop == UINT32_MAX || mt_jassign(run, run->template->loop, value)) &&
              mt_jassign_target(run, node->a, loop->current) && mt_jexecute(run, &node->body);
         run->frame = outer;
+        note_place(run, item, begin);
         if (run->control == MT_J_CONTINUE)
             run->control = MT_J_NEXT;
     }

@@ -107,6 +107,7 @@ void mt_jinja_output_free(struct mt_jinja_output *output)
 {
     mt_text_free(&output->text);
     free(output->spans);
+    free(output->places);
     *output = (struct mt_jinja_output){0};
 }
 
@@ -124,6 +125,38 @@ static bool resolve_globals(struct mt_jrun *run, const json_t *variables)
     return run->globals;
 }
 
+/* Numbers the items of the list that is followed, for loops to note where they are written. */
+static int follow(struct mt_jrun *run, const char *name)
+{
+    const struct mt_jinja_template *template = run->template;
+    for (size_t i = 0; i < template->num_names; i++) {
+        const struct mt_jvalue *list = run->globals[i];
+        if (strcmp(template->names[i], name) != 0 || !list || !mt_jis(list, MT_J_LIST) ||
+            list->list->count >= UINT32_MAX)
+            continue;
+        const size_t count = list->list->count;
+        void *places = reallocarray(run->output->places, count + 1, sizeof *run->output->places);
+        if (!places)
+            return mt_error_set(run->error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
+                                "out of memory for a chat template");
+        run->output->places = places;
+        run->output->num_places = count;
+        memset(places, 0, count * sizeof *run->output->places);
+        for (size_t k = 0; k < count; k++) /* other values (true, null) are shared */
+            if (mt_jis(list->list->items[k], MT_J_DICT))
+                list->list->items[k]->followed = (uint32_t)k + 1;
+    }
+    return 0;
+}
+
+/* An item that was written several times has no place. */
+static void drop_doubles(struct mt_jinja_output *output)
+{
+    for (size_t i = 0; i < output->num_places; i++)
+        if (output->places[i].begin == SIZE_MAX)
+            output->places[i] = (struct mt_jinja_span){0};
+}
+
 static void free_arena(struct mt_arena **arena)
 {
     mt_arena_free(*arena);
@@ -136,6 +169,8 @@ int mt_jinja_render(const struct mt_jinja_template *template, const json_t *vari
     output->text.bytes = 0;
     output->num_spans = 0;
     output->spans_lost = false;
+    output->num_places = 0;
+    output->steps = 0;
     mt_cleanup(free_arena) struct mt_arena *arena = mt_arena_new();
     if (!arena)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a chat template");
@@ -149,8 +184,16 @@ int mt_jinja_render(const struct mt_jinja_template *template, const json_t *vari
         .out = &out,
         .output = output,
     };
-    if (!resolve_globals(&run, variables) || !(run.frame = mt_jframe_new(&run, NULL, &template->undefined)) ||
-        !mt_jexecute(&run, &template->body)) {
+    if (!resolve_globals(&run, variables))
+        return run.failed;
+    int r = options && options->follow ? follow(&run, options->follow) : 0;
+    if (r < 0)
+        return r;
+    const bool ok =
+        (run.frame = mt_jframe_new(&run, NULL, &template->undefined)) && mt_jexecute(&run, &template->body);
+    output->steps = run.steps;
+    drop_doubles(output);
+    if (!ok) {
         output->num_spans = 0;
         return run.failed;
     }

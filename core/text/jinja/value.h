@@ -93,10 +93,11 @@ struct mt_jmacro {
 struct mt_jloop;
 
 struct mt_jvalue {
-    uint8_t kind;  /* enum mt_jkind */
-    uint8_t view;  /* MT_J_VIEW: enum mt_jview */
-    bool markup;   /* MT_J_TEXT: Markup, a str that escapes what is added to it */
-    uint8_t ascii; /* MT_J_TEXT: 0 not known yet, 1 ASCII only, 2 not */
+    uint8_t kind;      /* enum mt_jkind */
+    uint8_t view;      /* MT_J_VIEW: enum mt_jview */
+    bool markup;       /* MT_J_TEXT: Markup, a str that escapes what is added to it */
+    uint8_t ascii;     /* MT_J_TEXT: 0 not known yet, 1 ASCII only, 2 not */
+    uint32_t followed; /* number in the list that the rendering follows, from 1; 0: none of it */
     union {
         bool truth;
         int64_t integer;

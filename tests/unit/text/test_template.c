@@ -390,6 +390,94 @@ static void fingerprints_tell_templates_apart(void **state)
         mt_template_free(templates[i]);
 }
 
+/* So many messages: a question, a call, its result, and an answer each, in turn; and a tool for each call. */
+static json_t *long_conversation(size_t count)
+{
+    json_t *messages = json_array(), *tools = json_array();
+    for (size_t i = 0; i < count / 4; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "tool_%zu", i);
+        assert_int_equal(
+            json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "user", "content", name)), 0);
+        assert_int_equal(json_array_append_new(messages, json_pack("{s:s, s:s, s:[{s:{s:s, s:{}}}]}", "role",
+                                                                   "assistant", "content", "", "tool_calls",
+                                                                   "function", "name", name, "arguments")),
+                         0);
+        assert_int_equal(
+            json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "tool", "content", "R")), 0);
+        assert_int_equal(
+            json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "assistant", "content", "A")), 0);
+        assert_int_equal(json_array_append_new(tools, json_pack("{s:{s:s}}", "function", "name", name)), 0);
+    }
+    return json_pack("{s:o, s:o}", "messages", messages, "tools", tools);
+}
+
+/* Renders 5,000 messages and 1,250 tools. */
+static int render_long(const char *source, struct mt_chat_rendering *rendering, struct mt_error *error)
+{
+    mt_autojson json_t *messages = long_conversation(5000);
+    struct mt_template *template = NULL;
+    mt_assert_ok(mt_template_new(source, strlen(source), "t", NULL, &template, error), error);
+    const int r = mt_template_render(template, messages, false, rendering, error);
+    mt_template_free(template);
+    return r;
+}
+
+#define WITH_TOOLS "{% for t in tools %}{{ t|tojson }}{% endfor %}"
+#define LONG_PROMPT "{% if add_generation_prompt %}<assistant>{% endif %}"
+
+/* All renderings of a conversation have one bound on their work, which thousands that are each as long as the
+ * conversation would reach. */
+static void finds_thousands_of_answers_in_a_few_renderings(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *source;
+        size_t call; /* bytes of a call's answer; 0: not learned */
+    } cases[] = {
+        {WITH_TOOLS "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls %}{{ "
+                    "c.function.name }}{% endfor %}<end>{% endfor %}" LONG_PROMPT,
+         sizeof "tool_0<end>" - 1},
+        {WITH_TOOLS "{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>{% endfor %}" LONG_PROMPT, 0},
+        {"{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}{% generation %}{{ m.content }}"
+         "<end>{% endgeneration %}{% else %}{{ m.content }}<end>{% endif %}{% endfor %}" LONG_PROMPT,
+         0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mt_cleanup(mt_chat_rendering_free) struct mt_chat_rendering rendering = {0};
+        struct mt_error error = {0};
+        size_t calls = 0, answers = 0;
+        mt_assert_ok(render_long(cases[i].source, &rendering, &error), &error);
+        for (size_t k = 0; k < rendering.num_parts; k++) {
+            const struct mt_chat_part *part = &rendering.parts[k];
+            const char *text = rendering.text.data + part->offset;
+            if (part->answer && part->bytes == 6 && memcmp(text, "A<end>", 6) == 0)
+                answers++;
+            else if (part->answer && cases[i].call && memcmp(text, "tool_", 5) == 0 &&
+                     part->bytes >= cases[i].call)
+                calls++;
+            else
+                assert_false(part->answer);
+        }
+        assert_int_equal(answers, 1250);
+        assert_int_equal(calls, cases[i].call ? 1250 : 0);
+    }
+}
+
+static void stops_where_thousands_of_answers_take_thousands_of_renderings(void **state)
+{
+    (void)state;
+    /* What a macro writes can't be followed. */
+    static const char source[] =
+        "{% macro all() %}{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>{% endfor "
+        "%}{% endmacro %}{{ all() }}" LONG_PROMPT;
+    mt_cleanup(mt_chat_rendering_free) struct mt_chat_rendering rendering = {0};
+    struct mt_error error = {0};
+    assert_int_equal(render_long(source, &rendering, &error), -EOVERFLOW);
+    assert_int_equal(error.reason, MT_REASON_BAD_DATA);
+    mt_assert_mentions(error.message, "5000 messages");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -409,6 +497,8 @@ int main(void)
         cmocka_unit_test(gives_tool_arguments_as_they_are_wanted),
         cmocka_unit_test(named_templates_learn_the_answers_alone),
         cmocka_unit_test(fingerprints_tell_templates_apart),
+        cmocka_unit_test(finds_thousands_of_answers_in_a_few_renderings),
+        cmocka_unit_test(stops_where_thousands_of_answers_take_thousands_of_renderings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
