@@ -6,6 +6,7 @@
 #include "core/text/tokenizer.h"
 #include "core/text/unicode.h"
 #include "core/text/utf8.h"
+#include "core/text/vocab.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,25 +75,35 @@ static uint32_t new_child(struct mt_added *added, uint32_t parent, unsigned char
     return child;
 }
 
-int mt_added_insert(struct mt_added *added, const char *text, size_t bytes, struct mt_added_token token)
+static int no_memory(struct mt_error *error)
+{
+    return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the tokenizer");
+}
+
+int mt_added_insert(struct mt_added *added, const char *text, size_t bytes, struct mt_added_token token,
+                    struct mt_error *error)
 {
     if (!bytes)
         return 0;
+    if (bytes > MT_VOCAB_MAX_BYTES)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                            "the added token \"%.40s...\" is of %zu bytes; the bound is %zu", text, bytes,
+                            MT_VOCAB_MAX_BYTES);
     uint32_t node = 0;
     for (size_t i = 0; i < bytes; i++) {
         const unsigned char byte = (unsigned char)text[i];
         uint32_t child = find_child(added, node, byte);
         if (!child && !(child = new_child(added, node, byte)))
-            return -ENOMEM;
+            return no_memory(error);
         node = child;
     }
     if (added->nodes[node].token >= 0)
-        return -EEXIST;
+        return 0;
     if (added->num_tokens == added->token_capacity) {
         const size_t capacity = mt_size_max(2 * added->token_capacity, 16);
         void *tokens = realloc(added->tokens, capacity * sizeof *added->tokens);
         if (!tokens)
-            return -ENOMEM;
+            return no_memory(error);
         added->tokens = tokens;
         added->token_capacity = capacity;
     }

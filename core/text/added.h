@@ -19,8 +19,10 @@ struct mt_added;
 
 struct mt_added *mt_added_new(void); /* NULL when out of memory */
 void mt_added_free(struct mt_added *added);
-/* 0, -ENOMEM, or -EEXIST when the text is there already. An empty text is ignored. */
-int mt_added_insert(struct mt_added *added, const char *text, size_t bytes, struct mt_added_token token);
+/* An empty text is ignored, and one that is there already. Errors: -ENOMEM; MT_REASON_BAD_MODEL for one
+ * longer than MT_VOCAB_MAX_BYTES. */
+int mt_added_insert(struct mt_added *added, const char *text, size_t bytes, struct mt_added_token token,
+                    struct mt_error *error);
 
 /* The length of the longest token that begins a text, and its id; 0 when there is none. */
 size_t mt_added_longest(const struct mt_added *added, const char *text, size_t bytes, int32_t *id);

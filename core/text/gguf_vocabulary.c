@@ -9,13 +9,13 @@
 #include "core/text/mark.h"
 #include "core/text/tokenizer.h"
 #include "core/text/utf8.h"
+#include "core/text/vocab.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_TOKENS ((size_t)1 << 24)
-#define MAX_PIECE_BYTES ((size_t)4096) /* of a piece that merges are looked for in */
 
 /* The format's types of tokens. */
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
@@ -318,8 +318,11 @@ static int find_pairs(const struct vocabulary *vocabulary, struct pair **pairs, 
     *count = 0;
     for (size_t i = 0; i < vocabulary->count; i++) {
         const struct mt_gguf_text *text = &vocabulary->texts[i];
-        if (type_of(vocabulary, i) != NORMAL || text->bytes > MAX_PIECE_BYTES)
+        if (type_of(vocabulary, i) != NORMAL)
             continue;
+        if (text->bytes > MT_VOCAB_MAX_BYTES)
+            return bad_model(error, "token %zu is of %zu bytes; the bound is %zu", i, text->bytes,
+                             MT_VOCAB_MAX_BYTES);
         for (size_t left = 1; left < text->bytes; left++) {
             if (!begins_character(text->data[left]))
                 continue;

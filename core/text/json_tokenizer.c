@@ -236,11 +236,9 @@ static int insert_added(struct mt_pipeline *tokenizer, const json_t *json, int32
         .lstrip = flag(json, "lstrip"),
         .rstrip = flag(json, "rstrip"),
     };
-    if (!flag(json, "normalized")) {
-        int r =
-            mt_added_insert(tokenizer->added, json_string_value(content), json_string_length(content), token);
-        return r == -ENOMEM ? no_memory(error) : 0;
-    }
+    if (!flag(json, "normalized"))
+        return mt_added_insert(tokenizer->added, json_string_value(content), json_string_length(content),
+                               token, error);
     struct mt_mapped normal = {0}, spare = {0};
     const struct mt_text *text = &normal.text;
     struct mt_regex_scratch *scratch = mt_regex_scratch_new();
@@ -249,15 +247,16 @@ static int insert_added(struct mt_pipeline *tokenizer, const json_t *json, int32
     if (r == 0)
         r = mt_normalizer_apply(tokenizer->normalizer, scratch, &normal, &spare);
     if (r == 0)
-        r = mt_added_insert(tokenizer->added_normalized, text->data, text->bytes, token);
-    if (r == 0)
         r = piece_of(decoding, text->data, text->bytes, &spare.text);
     if (r == 0)
         r = mt_vocab_replace(&tokenizer->pieces, id, spare.text.data, spare.text.bytes);
+    int result = r == -ENOMEM ? no_memory(error) : 0;
+    if (r == 0)
+        result = mt_added_insert(tokenizer->added_normalized, text->data, text->bytes, token, error);
     mt_regex_scratch_free(scratch);
     mt_mapped_free(&normal);
     mt_mapped_free(&spare);
-    return r == -ENOMEM ? no_memory(error) : 0;
+    return result;
 }
 
 /* The model's id of a token as the file writes it. */

@@ -213,9 +213,7 @@ static int read_piece(struct mt_sentencepiece *model, const struct mt_sentencepi
     case MT_PIECE_USER_DEFINED:
         if (!model->users && !(model->users = mt_added_new()))
             return no_memory(error);
-        return mt_added_insert(model->users, text, bytes, (struct mt_added_token){.id = id}) == -ENOMEM
-                   ? no_memory(error)
-                   : 0;
+        return mt_added_insert(model->users, text, bytes, (struct mt_added_token){.id = id}, error);
     case MT_PIECE_UNUSED:
         model->has_unused = true;
         break;

@@ -22,7 +22,8 @@ struct loading {
     struct mt_pipeline *tokenizer;
     struct mt_sentencepiece_file file;
     struct mt_side_tokens side;
-    struct mt_text described; /* for the fingerprint */
+    struct mt_text_map pieces; /* numbers of the file's, the first of each text */
+    struct mt_text described;  /* for the fingerprint */
     struct mt_error *error;
 };
 
@@ -77,20 +78,15 @@ static bool flag(const json_t *config, const char *key, bool absent)
 
 static int32_t find_piece(const void *context, const char *text, size_t bytes)
 {
-    const struct mt_sentencepiece_file *file = context;
-    for (size_t i = 0; i < file->count; i++)
-        if (file->pieces[i].bytes == bytes && memcmp(file->pieces[i].text, text, bytes) == 0)
-            return (int32_t)i;
-    return MT_TOKEN_NONE;
+    const size_t at = mt_text_map_find(context, text, bytes);
+    return at == SIZE_MAX ? MT_TOKEN_NONE : (int32_t)at;
 }
 
 /* An id by its text: an added token's, or a piece's. */
 static int32_t find_text(const struct loading *loading, const char *text, size_t bytes)
 {
-    for (size_t i = 0; i < loading->side.count; i++)
-        if (loading->side.list[i].bytes == bytes && memcmp(loading->side.list[i].text, text, bytes) == 0)
-            return (int32_t)loading->side.list[i].id;
-    return find_piece(&loading->file, text, bytes);
+    const int32_t id = mt_side_tokens_find(&loading->side, text, bytes);
+    return id != MT_TOKEN_NONE ? id : find_piece(&loading->pieces, text, bytes);
 }
 
 static int32_t find_name(void *context, const char *text)
@@ -182,17 +178,19 @@ static int add_side_token(struct loading *loading, const struct mt_side_token *t
         r = mt_vocab_has(&tokenizer->pieces, id)
                 ? mt_vocab_replace(&tokenizer->pieces, id, token->text, token->bytes)
                 : mt_vocab_add(&tokenizer->pieces, id, token->text, token->bytes, false);
-    if (r == 0)
-        r = mt_added_insert(tokenizer->added, token->text, token->bytes,
-                            (struct mt_added_token){
-                                .id = id,
-                                .single_word = token->single_word,
-                                .lstrip = token->lstrip,
-                                .rstrip = token->rstrip,
-                            });
+    if (r < 0)
+        return r == -ENOMEM ? no_memory(loading->error) : 0;
+    r = mt_added_insert(tokenizer->added, token->text, token->bytes,
+                        (struct mt_added_token){
+                            .id = id,
+                            .single_word = token->single_word,
+                            .lstrip = token->lstrip,
+                            .rstrip = token->rstrip,
+                        },
+                        loading->error);
     tokenizer->special[id] = tokenizer->special[id] || token->special;
     tokenizer->names[id] = token->named;
-    return r == -ENOMEM ? no_memory(loading->error) : 0;
+    return r;
 }
 
 /* Where the files name no special tokens, the model's own are. */
@@ -232,10 +230,15 @@ static int add_own_names(struct loading *loading)
 static int add_all(struct loading *loading)
 {
     int r = add_own_names(loading);
+    for (size_t i = 0; r == 0 && i < loading->file.count; i++) {
+        const struct mt_sentencepiece_file_piece *piece = &loading->file.pieces[i];
+        if (mt_text_map_put(&loading->pieces, piece->text, piece->bytes, i) == -ENOMEM)
+            r = no_memory(loading->error);
+    }
     if (r < 0)
         return r;
     const int64_t size = mt_side_tokens_number(&loading->side, loading->file.count, find_piece,
-                                               &loading->file, loading->error);
+                                               &loading->pieces, loading->error);
     if (size < 0)
         return (int)size;
     if (mt_pipeline_allocate(loading->tokenizer, (size_t)size) < 0)
@@ -332,6 +335,7 @@ int mt_sentencepiece_tokenizer_load(const char *folder, const char *name, const 
         loading.tokenizer->ops.kind = "SentencePiece Unigram";
     mt_sentencepiece_file_free(&loading.file);
     mt_side_tokens_free(&loading.side);
+    mt_text_map_free(&loading.pieces);
     mt_text_free(&loading.described);
     if (r < 0) {
         if (loading.tokenizer)

@@ -16,13 +16,12 @@ static int no_memory(struct mt_error *error)
 
 int mt_side_tokens_add(struct mt_side_tokens *tokens, struct mt_side_token token)
 {
-    for (size_t i = 0; i < tokens->count; i++) {
-        struct mt_side_token *known = &tokens->list[i];
-        if (known->bytes == token.bytes && memcmp(known->text, token.text, token.bytes) == 0) {
-            known->special = known->special || token.special;
-            known->named = known->named || token.named;
-            return 0;
-        }
+    const size_t at = mt_text_map_find(&tokens->index, token.text, token.bytes);
+    if (at != SIZE_MAX) {
+        struct mt_side_token *known = &tokens->list[at];
+        known->special = known->special || token.special;
+        known->named = known->named || token.named;
+        return 0;
     }
     if (tokens->count == tokens->capacity) {
         const size_t capacity = mt_size_max(2 * tokens->capacity, 32);
@@ -32,8 +31,16 @@ int mt_side_tokens_add(struct mt_side_tokens *tokens, struct mt_side_token token
         tokens->list = list;
         tokens->capacity = capacity;
     }
+    if (mt_text_map_put(&tokens->index, token.text, token.bytes, tokens->count) < 0)
+        return -ENOMEM;
     tokens->list[tokens->count++] = token;
     return 0;
+}
+
+int32_t mt_side_tokens_find(const struct mt_side_tokens *tokens, const char *text, size_t bytes)
+{
+    const size_t at = mt_text_map_find(&tokens->index, text, bytes);
+    return at == SIZE_MAX ? MT_TOKEN_NONE : (int32_t)tokens->list[at].id;
 }
 
 /* A text, or an object with `content` and flags. Empty ones are none. */
@@ -130,6 +137,7 @@ int mt_side_tokens_read(const char *folder, struct mt_side_tokens *tokens, struc
 void mt_side_tokens_free(struct mt_side_tokens *tokens)
 {
     free(tokens->list);
+    mt_text_map_free(&tokens->index);
     json_decref(tokens->config);
     json_decref(tokens->map);
     json_decref(tokens->added);

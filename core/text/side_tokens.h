@@ -4,6 +4,7 @@
 #define MT_TEXT_SIDE_TOKENS_H
 
 #include "core/text/added.h"
+#include "core/text/text_map.h"
 #include "core/text/tokenizer.h"
 
 #include <jansson.h>
@@ -19,8 +20,9 @@ struct mt_side_token {
 struct mt_side_tokens {
     struct mt_side_token *list; /* each text once */
     size_t count, capacity;
-    json_t *config;      /* tokenizer_config.json; NULL: none */
-    json_t *map, *added; /* special_tokens_map.json, added_tokens.json */
+    struct mt_text_map index; /* of the list, by text */
+    json_t *config;           /* tokenizer_config.json; NULL: none */
+    json_t *map, *added;      /* special_tokens_map.json, added_tokens.json */
 };
 
 /* Reads the files of the folder. MT_REASON_BAD_MODEL. */
@@ -29,6 +31,9 @@ void mt_side_tokens_free(struct mt_side_tokens *tokens); /* leaves {0} */
 
 /* Adds one more unless its text is there; `text` must outlive the list. 0 or -ENOMEM. */
 int mt_side_tokens_add(struct mt_side_tokens *tokens, struct mt_side_token token);
+
+/* The id of a text; MT_TOKEN_NONE where there is none. */
+int32_t mt_side_tokens_find(const struct mt_side_tokens *tokens, const char *text, size_t bytes);
 
 /* Gives an id to each that has none: `find`'s for its text, else the next one from `next` on and behind all
  * that have theirs. Returns the largest id + 1, at least `next`; -EINVAL, MT_REASON_BAD_MODEL: two have the

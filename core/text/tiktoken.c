@@ -116,6 +116,9 @@ static int add_token(struct loading *loading, const struct line *line, size_t nu
     int r = 0;
     if (!token || !bytes) {
         r = bad_model(loading->error, "line %zu is not a token in base64 and its rank", number);
+    } else if (bytes > MT_VOCAB_MAX_BYTES) {
+        r = bad_model(loading->error, "line %zu: a token of %zu bytes; the bound is %zu", number, bytes,
+                      MT_VOCAB_MAX_BYTES);
     } else {
         r = mt_vocab_add(&tokenizer->vocab, (int32_t)line->rank, (const char *)token, bytes, true);
         if (r == -EEXIST)
@@ -200,9 +203,11 @@ static int add_side_tokens(struct loading *loading)
         const struct mt_added_token added = {
             .id = id, .single_word = token->single_word, .lstrip = token->lstrip, .rstrip = token->rstrip};
         if (mt_vocab_add(&tokenizer->vocab, id, token->text, token->bytes, false) < 0 ||
-            mt_vocab_add(&tokenizer->pieces, id, token->text, token->bytes, false) < 0 ||
-            mt_added_insert(found_in, token->text, token->bytes, added) == -ENOMEM)
+            mt_vocab_add(&tokenizer->pieces, id, token->text, token->bytes, false) < 0)
             return no_memory(loading->error);
+        int r = mt_added_insert(found_in, token->text, token->bytes, added, loading->error);
+        if (r < 0)
+            return r;
         tokenizer->special[id] = token->special;
     }
     return 0;
@@ -211,10 +216,7 @@ static int add_side_tokens(struct loading *loading)
 static int32_t find_name(void *context, const char *text)
 {
     const struct loading *loading = context;
-    for (size_t i = 0; i < loading->side.count; i++)
-        if (strcmp(loading->side.list[i].text, text) == 0)
-            return (int32_t)loading->side.list[i].id;
-    return MT_TOKEN_NONE;
+    return mt_side_tokens_find(&loading->side, text, strlen(text));
 }
 
 /* --- all together -----------------------------------------------------------------------------------------

@@ -80,16 +80,19 @@ static int new_node(struct mt_unigram *unigram, uint32_t *node)
     return 0;
 }
 
-static int insert(struct mt_unigram *unigram, int32_t id)
+static int insert(struct mt_unigram *unigram, int32_t id, struct mt_error *error)
 {
     size_t bytes;
     const char *text = mt_vocab_text(unigram->texts, id, &bytes);
     uint32_t node = 0;
+    if (bytes > MT_VOCAB_MAX_BYTES)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "token %d is of %zu bytes; the bound is %zu",
+                            id, bytes, MT_VOCAB_MAX_BYTES);
     for (size_t i = 0; i < bytes; i++) {
         struct edge *edge = &unigram->edges[edge_slot(unigram, node, (unsigned char)text[i])];
         if (edge->key == UINT64_MAX) {
             if (new_node(unigram, &edge->child) < 0)
-                return -ENOMEM;
+                return no_memory(error);
             edge->key = (uint64_t)node << 8 | (unsigned char)text[i];
         }
         node = edge->child;
@@ -108,14 +111,15 @@ static int build_trie(struct mt_unigram *unigram, const struct mt_unigram_model 
     unigram->edges = malloc(slots * sizeof *unigram->edges);
     unigram->edge_mask = slots - 1;
     uint32_t root;
+    int r;
     if (!unigram->edges || new_node(unigram, &root) < 0)
         return no_memory(error);
     for (size_t i = 0; i < slots; i++)
         unigram->edges[i].key = UINT64_MAX;
     for (size_t id = 0; id < model->count; id++)
         if (!(model->left_out && model->left_out[id]) && mt_vocab_has(unigram->texts, (int32_t)id) &&
-            insert(unigram, (int32_t)id) < 0)
-            return no_memory(error);
+            (r = insert(unigram, (int32_t)id, error)) < 0)
+            return r;
     unigram->node_tokens[0] = MT_TOKEN_NONE; /* an empty token is never found */
     return 0;
 }

@@ -1,26 +1,10 @@
 #include "core/text/vocab.h"
 
 #include "core/base/size.h"
+#include "core/text/text_map.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static uint64_t hash_text(const char *text, size_t bytes)
-{
-    uint64_t hash = bytes * UINT64_C(0x9e3779b97f4a7c15);
-    while (bytes >= 8) {
-        uint64_t word;
-        memcpy(&word, text, 8);
-        hash = (hash ^ word) * UINT64_C(0xff51afd7ed558ccd);
-        hash ^= hash >> 32;
-        text += 8;
-        bytes -= 8;
-    }
-    uint64_t rest = 0;
-    memcpy(&rest, text, bytes);
-    hash = (hash ^ rest) * UINT64_C(0xc4ceb9fe1a85ec53);
-    return hash ^ hash >> 29;
-}
 
 int mt_vocab_init(struct mt_vocab *vocab, size_t size)
 {
@@ -51,7 +35,7 @@ void mt_vocab_free(struct mt_vocab *vocab)
 /* The slot that holds the text, or the free one where it would go. */
 static size_t find_slot(const struct mt_vocab *vocab, const char *text, size_t bytes)
 {
-    size_t slot = (size_t)hash_text(text, bytes) & vocab->table_mask;
+    size_t slot = (size_t)mt_text_hash(text, bytes) & vocab->table_mask;
     for (; vocab->table[slot] != MT_TOKEN_NONE; slot = (slot + 1) & vocab->table_mask) {
         const int32_t id = vocab->table[slot];
         if (vocab->lengths[id] == bytes && memcmp(vocab->texts + vocab->offsets[id], text, bytes) == 0)

@@ -8,6 +8,9 @@
 #include <stdint.h>
 
 #define MT_VOCAB_MAX_ID ((int64_t)1 << 24)
+/* Of a token that is looked for byte by byte, or looked into: work is linear in texts and files, times this.
+ * The longest tokens that models have are of some hundred bytes. */
+#define MT_VOCAB_MAX_BYTES ((size_t)1024)
 
 struct mt_vocab {
     size_t size;       /* largest id + 1 */

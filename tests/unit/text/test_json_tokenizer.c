@@ -320,6 +320,10 @@ static void damaged_vocabularies_are_refused(void **state)
     assert_refused(state, "{\"added_tokens\":[{\"id\":0,\"content\":\"x\"}]," MODEL("\"a\":0", "") "}",
                    "two tokens have the id 0");
     assert_refused(state, "{\"added_tokens\":[{\"id\":5}]," MODEL("\"a\":0", "") "}", "has no content");
+    char document[2048];
+    snprintf(document, sizeof document,
+             "{\"added_tokens\":[{\"id\":1,\"content\":\"%01025d\"}]," MODEL("\"a\":0", "") "}", 0);
+    assert_refused(state, document, "is of 1025 bytes; the bound is 1024");
     assert_refused(state, "{\"added_tokens\":[{\"id\":-5,\"content\":\"x\"}]," MODEL("\"a\":0", "") "}",
                    "the id of");
 }
@@ -396,6 +400,9 @@ static void damaged_unigram_models_are_refused(void **state)
     assert_refused(state, UNIGRAM("[[1,1]]"), "token 0 has no text");
     assert_refused(state, UNIGRAM("[7]"), "token 0 has no text");
     assert_refused(state, UNIGRAM("[[\"a\",-1],[\"a\",-2]]"), "two tokens have the id 1 or the text \"a\"");
+    char document[2048];
+    snprintf(document, sizeof document, UNIGRAM("[[\"%01025d\",-1]]"), 0);
+    assert_refused(state, document, "token 0 is of 1025 bytes; the bound is 1024");
     assert_refused(state, "{\"model\":{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"a\",-1]]}}",
                    "unk_id is not in the vocabulary");
 }

@@ -5,6 +5,8 @@
 #include "core/text/tokenizer.h"
 #include "tests/unit/support.h"
 
+#include <time.h>
+
 static void write_file(const struct mt_test_folder *folder, const char *name, const char *data, size_t bytes)
 {
     struct mt_error error = {0};
@@ -137,12 +139,67 @@ static void classes_that_are_not_known_are_named(void **state)
     assert_refused(folder, "\"[gMASK]\" has the id 7 of another token");
 }
 
+static void a_token_longer_than_the_bound_is_refused(void **state)
+{
+    struct mt_test_folder *folder = *state;
+    char data[8192], token[2048];
+    const size_t bytes = vocabulary(data, (const char *const[]){NULL});
+    memset(token, 'x', sizeof token);
+    base64_of(token, 1025, data + bytes);
+    strcat(data + bytes, " 256\n");
+    write_file(folder, "tokenizer_config.json", qwen, sizeof qwen - 1);
+    write_file(folder, "qwen.tiktoken", data, strlen(data));
+    assert_refused(folder, "line 257: a token of 1025 bytes; the bound is 1024");
+
+    token[1025] = '\0';
+    mt_autofree char *config = NULL;
+    assert_true(asprintf(&config,
+                         "{\"tokenizer_class\": \"QWenTokenizer\", \"additional_special_tokens\": [\"%s\"]}",
+                         token) > 0);
+    write_file(folder, "tokenizer_config.json", config, strlen(config));
+    write_file(folder, "qwen.tiktoken", data, bytes);
+    assert_refused(folder, "is of 1025 bytes; the bound is 1024");
+}
+
+/* Each of them is looked for among the others: in a map, or for minutes. */
+static void hundreds_of_thousands_of_added_tokens_load_soon(void **state)
+{
+    enum { COUNT = 400000 };
+    struct mt_test_folder *folder = *state;
+    struct mt_error error = {0};
+    struct mt_tokenizer *tokenizer;
+    char data[8192];
+    size_t bytes = 1;
+    mt_autofree char *added = malloc((size_t)COUNT * 40);
+    assert_non_null(added);
+    added[0] = '{';
+    for (size_t i = 0; i < COUNT; i++)
+        bytes += (size_t)sprintf(added + bytes, "%s\"<added-%zu>\":%zu", i ? "," : "", i, 1000 + i);
+    added[bytes++] = '}';
+    write_file(folder, "qwen.tiktoken", data, vocabulary(data, tokens));
+    write_file(folder, "tokenizer_config.json", qwen, sizeof qwen - 1);
+    write_file(folder, "added_tokens.json", added, bytes);
+    const clock_t begin = clock();
+    mt_assert_ok(mt_tokenizer_load(folder->path, &tokenizer, &error), &error);
+    assert_true((clock() - begin) / CLOCKS_PER_SEC < 40); /* under sanitizers, too */
+    struct mt_ids ids = {0};
+    static const char text[] = "<added-7><added-399999>";
+    mt_assert_ok(mt_tokenizer_encode(tokenizer, text, sizeof text - 1, true, &ids, &error), &error);
+    assert_int_equal(ids.count, 2);
+    assert_int_equal(ids.data[0], 1007);
+    assert_int_equal(ids.data[1], 400999);
+    mt_ids_free(&ids);
+    mt_tokenizer_free(tokenizer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         mt_test_in_folder(qwen_has_special_tokens_of_its_own),
         mt_test_in_folder(what_is_wrong_is_named_with_its_line),
         mt_test_in_folder(classes_that_are_not_known_are_named),
+        mt_test_in_folder(a_token_longer_than_the_bound_is_refused),
+        mt_test_in_folder(hundreds_of_thousands_of_added_tokens_load_soon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
