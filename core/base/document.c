@@ -103,13 +103,20 @@ int mt_json_parse(const char *text, size_t bytes, const char *source, json_t **v
     return 0;
 }
 
+/* Editors of Windows put a byte order mark before a file's text. */
+static size_t mark_bytes(const char *text, size_t bytes)
+{
+    return bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
 int mt_json_read(const char *path, enum mt_reason reason, json_t **value, struct mt_error *error)
 {
     mt_autofree char *text = NULL;
     size_t bytes;
     int result = mt_file_read(path, MAX_FILE_BYTES, &text, &bytes, error);
+    const size_t mark = result == 0 ? mark_bytes(text, bytes) : 0;
     if (result == 0)
-        result = mt_json_parse(text, bytes, path, value, error);
+        result = mt_json_parse(text + mark, bytes - mark, path, value, error);
     if (result < 0 && error)
         error->reason = reason;
     return result;
@@ -130,7 +137,7 @@ int mt_document_read(const char *path, json_t **value, struct mt_lines **lines, 
     const char *dot = strrchr(path, '.');
     if (!dot || strcmp(dot, ".json") != 0)
         return mt_yaml_parse(text, bytes, path, value, lines, error);
-    size_t mark = bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* byte order mark */
+    const size_t mark = mark_bytes(text, bytes);
     result = mt_json_parse(text + mark, bytes - mark, path, value, error);
     if (result == 0 && lines) {
         json_t *again = NULL;

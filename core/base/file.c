@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -267,6 +268,31 @@ bool mt_path_exists(const char *path)
 {
     struct stat status;
     return stat(path, &status) == 0;
+}
+
+bool mt_path_part_ends_with(const char *path, size_t bytes, const char *end)
+{
+    const size_t end_bytes = strlen(end);
+    return bytes > end_bytes && strncasecmp(path + bytes - end_bytes, end, end_bytes) == 0;
+}
+
+bool mt_path_ends_with(const char *path, const char *end)
+{
+    return mt_path_part_ends_with(path, strlen(path), end);
+}
+
+bool mt_path_stays_below(const char *path)
+{
+    if (*path == '/' || !*path)
+        return false;
+    while (*path) {
+        const size_t length = strcspn(path, "/");
+        if (length == 2 && memcmp(path, "..", 2) == 0)
+            return false;
+        path += length;
+        path += *path == '/';
+    }
+    return true;
 }
 
 char *mt_path_join(const char *folder, const char *name)

@@ -33,6 +33,13 @@ int mt_folder_remove(const char *path,
 bool mt_folder_is_empty(const char *path);    /* true when absent, too */
 
 bool mt_path_exists(const char *path);
+/* Whether the end of the name is `end`, which is not all of it; in any case of letters. The second looks at
+ * the first `bytes` of the path alone. */
+bool mt_path_ends_with(const char *path, const char *end);
+bool mt_path_part_ends_with(const char *path, size_t bytes, const char *end);
+/* Whether a relative path stays below the folder it is joined to: not empty, not absolute, no part "..".
+ * Paths that come with files from elsewhere are asked this. */
+bool mt_path_stays_below(const char *path);
 /* malloc'd "folder/name" (one slash), NULL when out of memory. */
 char *mt_path_join(const char *folder, const char *name);
 

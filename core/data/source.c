@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #define MAX_FOLDER_DEPTH 32
@@ -34,16 +33,10 @@ static const struct {
 /* Data that must not be passed over in silence. */
 static const char *const later[] = {".gz", ".zst", ".zip", ".bz2", ".xz", ".7z", ".tar"};
 
-static bool ends_with(const char *path, size_t length, const char *suffix)
-{
-    const size_t suffix_length = strlen(suffix);
-    return length > suffix_length && strncasecmp(path + length - suffix_length, suffix, suffix_length) == 0;
-}
-
 static const char *later_format(const char *path)
 {
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
-        if (ends_with(path, strlen(path), later[i]))
+        if (mt_path_ends_with(path, later[i]))
             return later[i];
     return NULL;
 }
@@ -53,13 +46,13 @@ bool mt_source_format(const char *path, struct mt_source_file *file)
     size_t length = strlen(path);
     *file = (struct mt_source_file){.path = path};
     for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
-        if (ends_with(path, length, packed[i].suffix)) {
+        if (mt_path_part_ends_with(path, length, packed[i].suffix)) {
             length -= strlen(packed[i].suffix);
             file->compression = packed[i].compression;
             break;
         }
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (ends_with(path, length, known[i].suffix)) {
+        if (mt_path_part_ends_with(path, length, known[i].suffix)) {
             file->format = known[i].format;
             return file->compression == MT_COMPRESSION_NONE || file->format < MT_FORMAT_PARQUET;
         }

@@ -14,8 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_INFO_BYTES ((size_t)16 << 20)
-
 /* A path that a job names, and whose fault it is when it is wrong. */
 struct place {
     struct mt_job_reader *reader;
@@ -43,16 +41,11 @@ static const char *resolve(const struct place *place, const char *base, const ch
     return state == MT_PATH_GOOD ? path : NULL;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t text_bytes = strlen(text), end_bytes = strlen(end);
-    return text_bytes >= end_bytes && strcmp(text + text_bytes - end_bytes, end) == 0;
-}
-
 static bool is_pickle(const char *name)
 {
-    return ends_with(name, ".bin") || ends_with(name, ".pt") || ends_with(name, ".pth") ||
-           ends_with(name, ".ckpt") || ends_with(name, ".pkl");
+    return mt_path_ends_with(name, ".bin") || mt_path_ends_with(name, ".pt") ||
+           mt_path_ends_with(name, ".pth") || mt_path_ends_with(name, ".ckpt") ||
+           mt_path_ends_with(name, ".pkl");
 }
 
 #define CONVERT_HINT                                                                                         \
@@ -70,7 +63,7 @@ static void check_model_folder(const struct place *place, const char *path)
     }
     for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
         config |= strcmp(entry->d_name, "config.json") == 0;
-        weights |= ends_with(entry->d_name, ".safetensors");
+        weights |= mt_path_ends_with(entry->d_name, ".safetensors");
         pickle |= is_pickle(entry->d_name);
     }
     closedir(entries);
@@ -344,16 +337,13 @@ static void check_dataset_entry(const struct place *place, const char *folder, c
 {
     struct mt_job_reader *reader = place->reader;
     const char *info_path = mt_arena_printf(reader->arena, "%s/dataset_info.json", folder);
-    mt_autofree char *text = NULL;
     mt_autojson json_t *info = NULL;
     struct mt_error error = {0};
-    size_t bytes;
     if (!info_path) {
         reader->out_of_memory = true;
         return;
     }
-    if (mt_file_read(info_path, MAX_INFO_BYTES, &text, &bytes, &error) < 0 ||
-        mt_json_parse(text, bytes, info_path, &info, &error) < 0) {
+    if (mt_json_read(info_path, place->reason, &info, &error) < 0) {
         mt_reader_error(reader, place->reason, place->pointer, NULL, "%.600s", error.message);
         return;
     }

@@ -118,11 +118,6 @@ int mt_manifest_write(const char *folder, size_t step, double loss, uint64_t *by
     return mt_file_write_atomic(path, text, strlen(text), 0644, error);
 }
 
-static bool name_is_inside(const char *name)
-{
-    return name[0] != '\0' && name[0] != '/' && !strstr(name, "..");
-}
-
 int mt_manifest_read(const char *folder, json_t **manifest, struct mt_error *error)
 {
     mt_autofree char *path = mt_path_join(folder, MT_MANIFEST_NAME);
@@ -148,7 +143,8 @@ int mt_manifest_read(const char *folder, json_t **manifest, struct mt_error *err
     json_array_foreach(files, i, file)
     {
         const char *name = json_string_value(json_object_get(file, "name"));
-        whole = whole && name && name_is_inside(name) && json_is_integer(json_object_get(file, "bytes")) &&
+        whole = whole && name && mt_path_stays_below(name) &&
+                json_is_integer(json_object_get(file, "bytes")) &&
                 json_is_string(json_object_get(file, "hash"));
         whole = whole &&
                 !__builtin_add_overflow(total, json_integer_value(json_object_get(file, "bytes")), &total);

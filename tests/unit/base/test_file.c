@@ -285,6 +285,29 @@ static void a_file_is_hashed(void **state)
     assert_int_equal(mt_file_sha256(mt_test_path(state, "absent"), hex, &error), -ENOENT);
 }
 
+static void the_end_of_a_name_is_found_in_any_case(void **state)
+{
+    (void)state;
+    assert_true(mt_path_ends_with("a.json", ".json"));
+    assert_true(mt_path_ends_with("a.JSON", ".json"));
+    assert_false(mt_path_ends_with(".json", ".json")); /* a hidden file without an ending */
+    assert_false(mt_path_ends_with("json", ".json"));
+    assert_false(mt_path_ends_with("a.jsonl", ".json"));
+    assert_true(mt_path_part_ends_with("a.json.gz", 6, ".json"));
+    assert_false(mt_path_part_ends_with("a.json.gz", 5, ".json"));
+}
+
+static void paths_that_lead_out_of_their_folder_are_told(void **state)
+{
+    (void)state;
+    static const char *const below[] = {"a", "a/b", "..a", "a..", "a/..b/c", "...", "a//b", "./a"};
+    static const char *const outside[] = {"", "/", "/a", "..", "../a", "a/..", "a/../b", "a//..", "./.."};
+    for (size_t i = 0; i < sizeof below / sizeof *below; i++)
+        assert_true(mt_path_stays_below(below[i]));
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+        assert_false(mt_path_stays_below(outside[i]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -299,6 +322,8 @@ int main(void)
         mt_test_in_folder(removal_follows_no_link),
         cmocka_unit_test(paths_are_joined_with_one_slash),
         mt_test_in_folder(a_file_is_hashed),
+        cmocka_unit_test(the_end_of_a_name_is_found_in_any_case),
+        cmocka_unit_test(paths_that_lead_out_of_their_folder_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -214,6 +214,21 @@ static void a_file_is_read_by_its_name(void **state)
     mt_assert_mentions(error.message, "line 1, column 2");
 }
 
+static void a_byte_order_mark_before_a_file_is_passed_over(void **state)
+{
+    struct mt_error error = {0};
+    const char *path = mt_test_path(state, "marked.json");
+    mt_autojson json_t *value = NULL;
+    mt_assert_ok(mt_file_write_atomic(path, "\xef\xbb\xbf[7]", 6, 0600, &error), &error);
+    mt_assert_ok(mt_json_read(path, MT_REASON_BAD_DATA, &value, &error), &error);
+    assert_int_equal(json_integer_value(json_array_get(value, 0)), 7);
+    mt_assert_ok(mt_file_write_atomic(path, "\xef\xbb\xbf", 3, 0600, &error), &error);
+    json_t *none = NULL;
+    assert_int_equal(mt_json_read(path, MT_REASON_BAD_DATA, &none, &error), -EINVAL);
+    mt_assert_mentions(error.message, "is empty");
+    assert_int_equal(error.reason, MT_REASON_BAD_DATA);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +240,7 @@ int main(void)
         cmocka_unit_test(a_pointer_that_does_not_fit_stays_as_it_was),
         cmocka_unit_test(word_distance_counts_typing_slips),
         mt_test_in_folder(a_file_is_read_by_its_name),
+        mt_test_in_folder(a_byte_order_mark_before_a_file_is_passed_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

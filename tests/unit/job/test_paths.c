@@ -337,6 +337,19 @@ static void unknown_data_sets_name_the_known_ones(void **state)
     }
 }
 
+static void a_registry_may_begin_with_a_byte_order_mark(void **state)
+{
+    const struct mt_job_context context = {.dataset_base = mt_test_path(state, "data")};
+    make_folder(mt_test_path(state, "data"));
+    write_text(mt_test_path(state, "data/dataset_info.json"),
+               "\xef\xbb\xbf{\"words\": {\"file_name\": \"words.txt\"}}");
+    write_text(mt_test_path(state, "data/words.txt"), "words\n");
+    mt_autojson json_t *document = mt_test_job_document("x", "");
+    json_object_set_new(document, "dataset",
+                        json_pack("{s:s, s:s}", "name", "words", "dataset_dir", mt_test_path(state, "data")));
+    mt_job_free(mt_test_job_parse(document, &context));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,6 +364,7 @@ int main(void)
         mt_test_in_folder(a_model_name_is_found_in_the_hub_cache),
         mt_test_in_folder(an_ollama_model_is_found_by_its_manifest),
         mt_test_in_folder(unknown_data_sets_name_the_known_ones),
+        mt_test_in_folder(a_registry_may_begin_with_a_byte_order_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
