@@ -38,7 +38,7 @@ const struct mt_value *mt_turns_column(const struct mt_columns *columns, const s
         if (found && found->kind == MT_VALUE_LIST)
             return found;
     }
-    *name = columns->formatting == MT_FORMATTING_SHAREGPT ? "conversations" : "messages";
+    *name = columns->formatting == MT_JOB_FORMATTING_SHAREGPT ? "conversations" : "messages";
     return mt_value_get(row, *name);
 }
 
@@ -60,6 +60,16 @@ static void list_columns(const struct mt_value *row, char *list, size_t list_byt
     }
 }
 
+#define JUDGED                                                                                               \
+    "\"chosen\" and \"rejected\" are answers to compare, for preference training, which is not supported "   \
+    "yet"
+
+/* Whether the row is for preference training, by the names that such data has everywhere. */
+static bool is_judged(const struct mt_value *row)
+{
+    return has(row, "chosen") && has(row, "rejected");
+}
+
 static int wrong_columns(const struct mt_columns *columns, enum mt_row_kind kind, const struct mt_value *row,
                          struct mt_error *error)
 {
@@ -69,20 +79,14 @@ static int wrong_columns(const struct mt_columns *columns, enum mt_row_kind kind
     mt_turns_column(columns, row, &turns);
     if (kind == MT_ROW_DOCUMENT)
         snprintf(expected, sizeof expected, "is \"%s\"", text_column(columns));
-    else if (kind == MT_ROW_TURNS && columns->ranking)
-        snprintf(expected, sizeof expected, "are \"%s\", \"%s\" and \"%s\"", turns, columns->chosen,
-                 columns->rejected);
     else if (kind == MT_ROW_TURNS)
         snprintf(expected, sizeof expected, "is \"%s\"", turns);
-    else if (columns->ranking)
-        snprintf(expected, sizeof expected, "are \"%s\", \"%s\" and \"%s\"", columns->prompt, columns->chosen,
-                 columns->rejected);
     else
         snprintf(expected, sizeof expected, "are \"%s\" and \"%s\"%s", columns->prompt, columns->response,
                  kind == MT_ROW_ALPACA ? "" : ", or \"messages\", or \"text\"");
     return mt_conversation_wrong(
-        error, "the row has the columns %s; expected %s (other names can be given by dataset.columns)",
-        *found ? found : "(none)", expected);
+        error, "the row has the columns %s; expected %s (other names can be given by dataset.columns)%s%s",
+        *found ? found : "(none)", expected, is_judged(row) ? ". " : "", is_judged(row) ? JUDGED : "");
 }
 
 /* --- the first row ------------------------------------------------------------------------------------- */
@@ -92,11 +96,11 @@ static enum mt_row_kind kind_of(const struct mt_columns *columns, const struct m
     const char *turns;
     if (is_named(columns->text)) /* asked for by name */
         return MT_ROW_DOCUMENT;
-    if (columns->formatting == MT_FORMATTING_ALPACA)
+    if (columns->formatting == MT_JOB_FORMATTING_ALPACA)
         return MT_ROW_ALPACA;
-    if (columns->formatting != MT_FORMATTING_OPEN || is_named(columns->messages))
+    if (columns->formatting != MT_JOB_FORMATTING_OPEN || is_named(columns->messages))
         return MT_ROW_TURNS;
-    if (has(row, columns->prompt) && (columns->ranking || has(row, columns->response)))
+    if (has(row, columns->prompt) && has(row, columns->response))
         return MT_ROW_ALPACA;
     if (mt_turns_column(columns, row, &turns))
         return MT_ROW_TURNS;
@@ -107,14 +111,13 @@ static enum mt_row_kind kind_of(const struct mt_columns *columns, const struct m
 static bool has_needed(const struct mt_columns *columns, enum mt_row_kind kind, const struct mt_value *row)
 {
     const char *turns;
-    const bool answers = !columns->ranking || (has(row, columns->chosen) && has(row, columns->rejected));
     switch (kind) {
     case MT_ROW_DOCUMENT:
         return has(row, text_column(columns));
     case MT_ROW_ALPACA:
-        return has(row, columns->prompt) && answers && (columns->ranking || has(row, columns->response));
+        return has(row, columns->prompt) && has(row, columns->response);
     case MT_ROW_TURNS:
-        return mt_turns_column(columns, row, &turns) && answers;
+        return mt_turns_column(columns, row, &turns) != NULL;
     case MT_ROW_UNDECIDED:
         break;
     }
@@ -320,7 +323,7 @@ static int read_alpaca(const struct mt_columns *columns, const struct mt_value *
     if (r == 0 && json_string_length(input) && json_object_set(user, "input", input) < 0)
         r = mt_conversation_no_memory(error);
     json_decref(input);
-    if (r < 0 || columns->ranking)
+    if (r < 0)
         return r;
     r = read_column(row, columns->response, &text, error);
     return r == 0 ? add_message(messages, "assistant", text, error) : r;
@@ -343,48 +346,6 @@ static int read_document(const struct mt_columns *columns, const struct mt_row *
         return mt_conversation_no_memory(error);
     int r = mt_value_text(cell, conversation->arena, &conversation->text, &conversation->bytes, error);
     return r == -EINVAL ? mt_error_prefix(error, "the column \"%s\"", column) : r;
-}
-
-/* One of two answers to compare: a text, or a turn of the assistant. */
-static int read_preferred(const struct mt_columns *columns, const struct mt_value *row, const char *column,
-                          json_t **answer, struct mt_error *error)
-{
-    const struct mt_value *cell = mt_value_get(row, column);
-    int r;
-    if (cell->kind == MT_VALUE_OBJECT) {
-        r = mt_turn_read(&columns->tags, cell, answer, error);
-    } else {
-        json_t *text = NULL;
-        r = mt_cell_text(cell, &text, error);
-        if (r == 0 && !(*answer = json_pack("{s:s, s:o}", "role", "assistant", "content", text)))
-            r = mt_conversation_no_memory(error);
-    }
-    if (r == -EINVAL)
-        return mt_error_prefix(error, "the column \"%s\"", column);
-    if (r == 0 && strcmp(json_string_value(json_object_get(*answer, "role")), "assistant") != 0)
-        return mt_error_set(error, -EPROTO, MT_REASON_BAD_DATA,
-                            "the column \"%s\" holds no answer of the "
-                            "assistant",
-                            column);
-    if (r == 0 && mt_message_is_empty(*answer))
-        return mt_error_set(error, -ENODATA, MT_REASON_BAD_DATA, "the column \"%s\" is empty", column);
-    return r;
-}
-
-static int read_preference(const struct mt_columns *columns, const struct mt_value *row,
-                           struct mt_conversation *conversation, struct mt_error *error)
-{
-    if (is_named(columns->kto_tag)) {
-        const struct mt_value *tag = mt_value_get(row, columns->kto_tag);
-        if (!tag || (tag->kind != MT_VALUE_TRUE && tag->kind != MT_VALUE_FALSE))
-            return mt_conversation_wrong(error, "the column \"%s\" must hold true or false",
-                                         columns->kto_tag);
-        conversation->wanted = tag->kind == MT_VALUE_TRUE;
-    }
-    if (!columns->ranking)
-        return 0;
-    int r = read_preferred(columns, row, columns->chosen, &conversation->chosen, error);
-    return r == 0 ? read_preferred(columns, row, columns->rejected, &conversation->rejected, error) : r;
 }
 
 /* Variables of the template that a row of turns may bring itself. */
@@ -436,19 +397,18 @@ int mt_conversation_read(const struct mt_columns *columns, const struct mt_layou
                          const struct mt_row *row, struct mt_conversation *conversation,
                          struct mt_error *error)
 {
-    *conversation = (struct mt_conversation){.kind = layout->kind, .wanted = -1};
+    *conversation = (struct mt_conversation){.kind = layout->kind};
     if (layout->kind == MT_ROW_DOCUMENT)
         return read_document(columns, row, conversation, error);
     int r = check_columns(columns, layout, row->object, error);
     if (r == 0)
         r = read_chat(columns, layout, row->object, conversation, error);
-    if (r == 0)
-        r = read_preference(columns, row->object, conversation, error);
     const json_t *messages = json_object_get(conversation->chat, "messages");
     if (r == 0)
-        r = mt_messages_check_order(messages, columns->ranking, error);
-    if (r == 0 && !columns->ranking &&
-        mt_message_is_empty(json_array_get(messages, json_array_size(messages) - 1)))
+        r = mt_messages_check_order(messages, error);
+    if (r == -EPROTO && is_judged(row->object))
+        mt_error_prefix(error, JUDGED);
+    if (r == 0 && mt_message_is_empty(json_array_get(messages, json_array_size(messages) - 1)))
         r = mt_error_set(error, -ENODATA, MT_REASON_BAD_DATA, "the last answer is empty");
     return r;
 }
@@ -456,8 +416,6 @@ int mt_conversation_read(const struct mt_columns *columns, const struct mt_layou
 void mt_conversation_free(struct mt_conversation *conversation)
 {
     json_decref(conversation->chat);
-    json_decref(conversation->chosen);
-    json_decref(conversation->rejected);
     mt_arena_free(conversation->arena);
     *conversation = (struct mt_conversation){0};
 }

@@ -39,9 +39,7 @@ struct mt_conversation {
      * "loss_weight", "input"}], "tools", ...} as mt_chat_render_json takes it. Roles are system, developer,
      * user, assistant and tool; contents texts; `input` is Alpaca's column of a user's message. */
     json_t *chat;
-    json_t *chosen, *rejected; /* preference data: two answers to `chat`, which ends with the user */
-    int wanted;                /* preference data of single answers: 1 wanted, 0 not; else -1 */
-    struct mt_arena *arena;    /* may be NULL */
+    struct mt_arena *arena; /* may be NULL */
 };
 void mt_conversation_free(struct mt_conversation *conversation); /* leaves {0} */
 
@@ -54,7 +52,7 @@ void mt_conversation_free(struct mt_conversation *conversation); /* leaves {0} *
  *
  * Errors: -EINVAL for a row that is not what the first one was (a column is missing, a cell holds something
  * else), which ends the reading of a data set; -EPROTO for turns out of order, -ENODATA where the last
- * answer says nothing (with preference data: one of the two): rows that are passed over and counted. */
+ * answer says nothing: rows that are passed over and counted. */
 int mt_conversation_read(const struct mt_columns *columns, const struct mt_layout *layout,
                          const struct mt_row *row, struct mt_conversation *conversation,
                          struct mt_error *error);

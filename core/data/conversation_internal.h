@@ -21,11 +21,8 @@ int mt_cell_text(const struct mt_value *cell, json_t **text, struct mt_error *er
 json_t *mt_cell_json(const struct mt_value *cell);
 
 /* Appends a list of turns to `messages`. */
-int mt_turns_read(const struct mt_tags *tags, const struct mt_value *list, json_t *messages,
+int mt_turns_read(const struct mt_job_tags *tags, const struct mt_value *list, json_t *messages,
                   struct mt_error *error);
-/* One turn, {"from", "value"}, as a message. */
-int mt_turn_read(const struct mt_tags *tags, const struct mt_value *turn, json_t **message,
-                 struct mt_error *error);
 /* The column with tools as a list; *tools stays NULL where there is none. */
 int mt_tools_read(const struct mt_value *cell, json_t **tools, struct mt_error *error);
 
@@ -34,7 +31,7 @@ bool mt_message_is_empty(const json_t *message);
 /* Gives calls and results of tools the ids that they lack, names results after their calls, and keeps empty
  * answers from being learned. 0 or -ENOMEM. */
 int mt_messages_complete(json_t *messages);
-/* -EPROTO with the rule that the order of roles breaks. `open`: it must end before an answer. */
-int mt_messages_check_order(const json_t *messages, bool open, struct mt_error *error);
+/* -EPROTO with the rule that the order of roles breaks. */
+int mt_messages_check_order(const json_t *messages, struct mt_error *error);
 
 #endif

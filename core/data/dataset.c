@@ -92,18 +92,19 @@ size_t mt_sources_num_files(const struct mt_sources *sources)
 int mt_dataset_check_method(const struct mt_dataset_options *options, const struct mt_columns *columns,
                             struct mt_error *error)
 {
-    if (!mt_columns_prefer(columns))
+    static const char *const marks[] = {
+        [MT_PREFERENCE_RANKING] = "ranking: chosen and rejected ones", [MT_PREFERENCE_KTO] = "kto_tag"};
+    if (columns->preference == MT_PREFERENCE_NONE)
         return 0;
-    return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_DATA,
-                        "the data set %s%s holds answers that are judged%s, not answers to learn: it is for "
-                        "preference training (method: dpo), which is not supported yet; sft and pretrain "
-                        "take data without %s",
-                        options->name        ? options->name
-                        : options->num_paths ? options->paths[0]
-                                             : "",
-                        options->num_paths > 1 ? " and others" : "",
-                        columns->ranking ? " (ranking: chosen and rejected ones)" : " (kto_tag)",
-                        columns->ranking ? "ranking" : "kto_tag");
+    return mt_error_set(
+        error, -ENOTSUP, MT_REASON_BAD_DATA,
+        "the data set %s%s holds answers that are judged (%s), not answers to learn: it is for "
+        "preference training (method: dpo), which is not supported yet; sft and pretrain "
+        "take data without them",
+        options->name        ? options->name
+        : options->num_paths ? options->paths[0]
+                             : "",
+        options->num_paths > 1 ? " and others" : "", marks[columns->preference]);
 }
 
 static void hash_text(struct mt_sha256 *hash, const char *text)
@@ -115,7 +116,7 @@ static void hash_text(struct mt_sha256 *hash, const char *text)
 static void hash_source(struct mt_sha256 *hash, const struct mt_source *source)
 {
     const struct mt_columns *columns = &source->columns;
-    const struct mt_tags *tags = &columns->tags;
+    const struct mt_job_tags *tags = &columns->tags;
     const char *const names[] = {columns->prompt,   columns->query, columns->response, columns->system,
                                  columns->history,  columns->text,  columns->messages, columns->tools,
                                  tags->role,        tags->content,  tags->user,        tags->assistant,

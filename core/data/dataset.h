@@ -35,13 +35,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum mt_overlong {
-    MT_OVERLONG_TRUNCATE, /* conversations: the end is cut off; documents: windows */
-    MT_OVERLONG_DROP,
-    MT_OVERLONG_ERROR,
-};
-/* .txt files are cut into windows whatever `overlong` says: nobody writes a corpus in one window. */
-
 struct mt_dataset_options {
     /* The source: paths, a name in a registry, or several of these. Borrowed during mt_dataset_open. */
     const char *const *paths;
@@ -65,7 +58,9 @@ struct mt_dataset_options {
 
     size_t max_seq_len; /* at least 2 */
     bool packing;       /* documents laid together, up to max_seq_len tokens a sequence */
-    enum mt_overlong overlong;
+    /* Of conversations `truncate` cuts off the end, of documents it makes windows. A .txt file is cut into
+     * windows in any case: nobody writes a corpus in one window. */
+    enum mt_job_overlong overlong;
     bool train_on_prompt;
     double val_size; /* below 1: the share of samples (to the nearest, one is always left to train); else a
                         count; 0: none */

@@ -43,7 +43,7 @@ int mt_dataset_sources(const struct mt_dataset_options *options, struct mt_sourc
 void mt_sources_free(struct mt_sources *sources);
 size_t mt_sources_num_files(const struct mt_sources *sources);
 
-/* Preference data, which mt_conversation_read can read, is not trained on yet: -ENOTSUP. */
+/* Preference data is not trained on yet: -ENOTSUP. */
 int mt_dataset_check_method(const struct mt_dataset_options *options, const struct mt_columns *columns,
                             struct mt_error *error);
 

@@ -1,38 +1,8 @@
 #include "core/data/from_job.h"
 
-static enum mt_overlong overlong(enum mt_job_overlong value)
-{
-    switch (value) {
-    case MT_JOB_OVERLONG_DROP:
-        return MT_OVERLONG_DROP;
-    case MT_JOB_OVERLONG_ERROR:
-        return MT_OVERLONG_ERROR;
-    case MT_JOB_OVERLONG_TRUNCATE:
-        break;
-    }
-    return MT_OVERLONG_TRUNCATE;
-}
-
-static enum mt_formatting formatting(enum mt_job_formatting value)
-{
-    switch (value) {
-    case MT_JOB_FORMATTING_ALPACA:
-        return MT_FORMATTING_ALPACA;
-    case MT_JOB_FORMATTING_SHAREGPT:
-        return MT_FORMATTING_SHAREGPT;
-    case MT_JOB_FORMATTING_OPENAI:
-        return MT_FORMATTING_OPENAI;
-    case MT_JOB_FORMATTING_OPEN:
-        break;
-    }
-    return MT_FORMATTING_OPEN;
-}
-
 static struct mt_columns columns_of(const struct mt_job_dataset *dataset)
 {
     const struct mt_job_columns *columns = &dataset->columns;
-    const struct mt_job_tags *tags = &dataset->tags;
-    const bool ranking = columns->chosen || columns->rejected;
     return (struct mt_columns){
         .prompt = columns->prompt,
         .query = columns->query,
@@ -42,21 +12,9 @@ static struct mt_columns columns_of(const struct mt_job_dataset *dataset)
         .text = columns->text,
         .messages = columns->messages,
         .tools = columns->tools,
-        .chosen = columns->chosen ? columns->chosen
-                  : ranking       ? "chosen"
-                                  : NULL,
-        .rejected = columns->rejected ? columns->rejected
-                    : ranking         ? "rejected"
-                                      : NULL,
-        .formatting = formatting(dataset->formatting),
-        .tags = {.role = tags->role,
-                 .content = tags->content,
-                 .user = tags->user,
-                 .assistant = tags->assistant,
-                 .observation = tags->observation,
-                 .function = tags->function,
-                 .system = tags->system},
-        .ranking = ranking,
+        .formatting = dataset->formatting,
+        .tags = dataset->tags,
+        .preference = columns->chosen || columns->rejected ? MT_PREFERENCE_RANKING : MT_PREFERENCE_NONE,
     };
 }
 
@@ -74,7 +32,7 @@ struct mt_dataset_options mt_dataset_options_from_job(const struct mt_job *job)
         .columns = columns_of(dataset),
         .max_seq_len = dataset->max_seq_len,
         .packing = dataset->packing,
-        .overlong = overlong(dataset->overlong),
+        .overlong = dataset->overlong,
         .train_on_prompt = dataset->train_on_prompt || job->method == MT_JOB_PRETRAIN,
         .val_size = dataset->val_size,
         .seed = job->training.seed,

@@ -106,9 +106,9 @@ static int store_document(struct ingest *ingest, const struct job *job, size_t r
     const size_t limit = ingest->options->max_seq_len, count = job->encoded.ids.count;
     const bool cut_freely = job->row.text != NULL; /* a .txt file: windows whatever `overlong` says */
     if (count > limit) {
-        if (ingest->options->overlong == MT_OVERLONG_ERROR && !cut_freely)
+        if (ingest->options->overlong == MT_JOB_OVERLONG_ERROR && !cut_freely)
             return refuse_overlong(ingest, job, error);
-        if (ingest->options->overlong == MT_OVERLONG_DROP && !cut_freely) {
+        if (ingest->options->overlong == MT_JOB_OVERLONG_DROP && !cut_freely) {
             drop(stats, MT_DROP_OVERLONG, row, "");
             return 0;
         }
@@ -141,9 +141,9 @@ static int store_conversation(struct ingest *ingest, const struct job *job, size
     size_t count = encoded->ids.count;
 
     const bool overlong = count > options->max_seq_len;
-    if (overlong && options->overlong == MT_OVERLONG_ERROR)
+    if (overlong && options->overlong == MT_JOB_OVERLONG_ERROR)
         return refuse_overlong(ingest, job, error);
-    if (overlong && options->overlong == MT_OVERLONG_DROP) {
+    if (overlong && options->overlong == MT_JOB_OVERLONG_DROP) {
         drop(stats, MT_DROP_OVERLONG, row, "");
         return 0;
     }

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_REGISTRY_BYTES ((size_t)16 << 20)
-
 struct entry {
     const char *registry; /* path of dataset_info.json */
     const char *name;
@@ -82,13 +80,14 @@ static int read_formatting(const struct entry *entry, struct mt_columns *columns
 {
     static const struct {
         const char *name;
-        enum mt_formatting formatting;
-    } known[] = {{"alpaca", MT_FORMATTING_ALPACA},
-                 {"sharegpt", MT_FORMATTING_SHAREGPT},
-                 {"openai", MT_FORMATTING_OPENAI}};
+        enum mt_job_formatting formatting;
+    } known[] = {{"alpaca", MT_JOB_FORMATTING_ALPACA},
+                 {"sharegpt", MT_JOB_FORMATTING_SHAREGPT},
+                 {"openai", MT_JOB_FORMATTING_OPENAI}};
     const json_t *formatting = json_object_get(entry->object, "formatting");
-    columns->ranking = columns->ranking || is_true(json_object_get(entry->object, "ranking"));
-    if (!formatting || json_is_null(formatting) || columns->formatting != MT_FORMATTING_OPEN)
+    if (is_true(json_object_get(entry->object, "ranking")))
+        columns->preference = MT_PREFERENCE_RANKING;
+    if (!formatting || json_is_null(formatting) || columns->formatting != MT_JOB_FORMATTING_OPEN)
         return 0;
     if (!json_is_string(formatting))
         return bad_entry(error, entry, "formatting is not a text");
@@ -119,7 +118,7 @@ static int take_column(const struct entry *entry, const json_t *columns, const c
     return *column ? 0 : no_memory(error);
 }
 
-static int read_tags(const struct entry *entry, struct mt_arena *arena, struct mt_tags *tags,
+static int read_tags(const struct entry *entry, struct mt_arena *arena, struct mt_job_tags *tags,
                      struct mt_error *error)
 {
     const json_t *object = json_object_get(entry->object, "tags"), *value;
@@ -162,6 +161,7 @@ static int read_columns(const struct entry *entry, struct mt_arena *arena, struc
 {
     const json_t *object = json_object_get(entry->object, "columns"), *value;
     const bool prompt_chosen = columns->prompt != NULL;
+    const char *chosen = NULL, *rejected = NULL, *kto_tag = NULL;
     const char *key;
     if (object && !json_is_null(object) && !json_is_object(object))
         return bad_entry(error, entry, "its columns are not an object");
@@ -169,10 +169,11 @@ static int read_columns(const struct entry *entry, struct mt_arena *arena, struc
         const char *key;
         const char **column;
     } table[] = {
-        {"prompt", &columns->prompt},   {"query", &columns->query},     {"response", &columns->response},
-        {"system", &columns->system},   {"history", &columns->history}, {"messages", &columns->messages},
-        {"tools", &columns->tools},     {"chosen", &columns->chosen},   {"rejected", &columns->rejected},
-        {"kto_tag", &columns->kto_tag},
+        {"prompt", &columns->prompt},     {"query", &columns->query},
+        {"response", &columns->response}, {"system", &columns->system},
+        {"history", &columns->history},   {"messages", &columns->messages},
+        {"tools", &columns->tools},       {"chosen", &chosen},
+        {"rejected", &rejected},          {"kto_tag", &kto_tag},
     };
     const size_t count = sizeof table / sizeof *table;
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
@@ -193,17 +194,15 @@ static int read_columns(const struct entry *entry, struct mt_arena *arena, struc
             return r;
     }
     const bool turns =
-        columns->formatting == MT_FORMATTING_SHAREGPT || columns->formatting == MT_FORMATTING_OPENAI;
+        columns->formatting == MT_JOB_FORMATTING_SHAREGPT || columns->formatting == MT_JOB_FORMATTING_OPENAI;
     if (columns->messages && !*columns->messages && turns)
         columns->messages = NULL; /* the usual ones */
-    if (columns->ranking && (!columns->chosen || !*columns->chosen))
-        columns->chosen = "chosen";
-    if (columns->ranking && (!columns->rejected || !*columns->rejected))
-        columns->rejected = "rejected";
+    if (columns->preference == MT_PREFERENCE_NONE && kto_tag && *kto_tag)
+        columns->preference = MT_PREFERENCE_KTO;
     /* A prompt alone is a document: that is how registries name plain text. */
-    if (!prompt_chosen && !turns && !mt_columns_prefer(columns) && columns->prompt && *columns->prompt &&
-        (!columns->response || !*columns->response) && (!columns->messages || !*columns->messages) &&
-        !columns->text) {
+    if (!prompt_chosen && !turns && columns->preference == MT_PREFERENCE_NONE && columns->prompt &&
+        *columns->prompt && (!columns->response || !*columns->response) &&
+        (!columns->messages || !*columns->messages) && !columns->text) {
         columns->text = columns->prompt;
         columns->prompt = "";
     }
@@ -222,20 +221,6 @@ static int read_num_samples(const struct entry *entry, size_t *max_rows, struct 
     return 0;
 }
 
-/* A registry may come with data from elsewhere: it must not name files of the machine. */
-static bool stays_inside(const char *path)
-{
-    if (*path == '/' || !*path)
-        return false;
-    for (const char *part = path; part; part = strchr(part, '/')) {
-        part += *part == '/';
-        const size_t length = strcspn(part, "/");
-        if (length == 2 && memcmp(part, "..", 2) == 0)
-            return false;
-    }
-    return true;
-}
-
 /* file_name: a file, a folder, or a list of them. (`subset`, `split` and `folder` say where in a hub's
  * repository data lies, and nothing of local files.) */
 static int find_files(const struct entry *entry, const char *dataset_dir, const struct mt_columns *columns,
@@ -250,7 +235,8 @@ static int find_files(const struct entry *entry, const char *dataset_dir, const 
         const json_t *name = json_is_array(names) ? json_array_get(names, i) : names;
         if (!json_is_string(name))
             return bad_entry(error, entry, "its file_name is neither a text nor a list of texts");
-        if (!stays_inside(json_string_value(name)))
+        /* A registry may come with data from elsewhere: it must not name files of the machine. */
+        if (!mt_path_stays_below(json_string_value(name)))
             return bad_entry(error, entry,
                              "its file_name \"%s\" leads out of the folder; name such data by dataset.path",
                              json_string_value(name));
@@ -277,7 +263,7 @@ static int read_hub_dataset(const struct entry *entry, struct mt_hub_dataset *da
     }
     *dataset = (struct mt_hub_dataset){
         .repository = values[0], .subset = values[1], .split = values[2], .folder = values[3]};
-    if (dataset->folder && !stays_inside(dataset->folder))
+    if (dataset->folder && !mt_path_stays_below(dataset->folder))
         return bad_entry(error, entry, "its folder \"%s\" leads out of the repository", dataset->folder);
     return 0;
 }
@@ -334,17 +320,9 @@ static int find_entry(const char *dataset_dir, const char *name, char **path, js
             "%s is not there, so the data set \"%s\" cannot be found: set dataset.dataset_dir "
             "to the folder with dataset_info.json, or dataset.path to the data itself",
             *path, name);
-    mt_autofree char *text = NULL;
-    size_t bytes;
-    int r = mt_file_read(*path, MAX_REGISTRY_BYTES, &text, &bytes, error);
-    const size_t mark = r == 0 && bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-    if (r == 0)
-        r = mt_json_parse(text + mark, bytes - mark, *path, document, error);
-    if (r < 0) {
-        if (error && r != -ENOMEM)
-            error->reason = MT_REASON_BAD_DATA;
+    int r = mt_json_read(*path, MT_REASON_BAD_DATA, document, error);
+    if (r < 0)
         return r;
-    }
     *entry = (struct entry){.registry = *path, .name = name, .object = json_object_get(*document, name)};
     return entry->object ? 0 : unknown_name(*path, name, *document, error);
 }

@@ -43,7 +43,7 @@ static bool is_text(const struct mt_value *value, const char *text)
            memcmp(value->text, text, value->bytes) == 0;
 }
 
-static enum turn turn_of(const struct mt_tags *tags, const struct mt_value *role)
+static enum turn turn_of(const struct mt_job_tags *tags, const struct mt_value *role)
 {
     const char *const named[NUM_TURNS] = {tags->user, tags->assistant, tags->observation, tags->function,
                                           tags->system};
@@ -231,7 +231,7 @@ static int add_members(const struct mt_value *turn, json_t *message, struct mt_e
     return 0;
 }
 
-static int read_members(const struct mt_tags *tags, const struct mt_value *turn, enum turn kind,
+static int read_members(const struct mt_job_tags *tags, const struct mt_value *turn, enum turn kind,
                         json_t *message, struct mt_error *error)
 {
     const struct mt_value *content = member(turn, tags->content, "content", "value");
@@ -257,8 +257,9 @@ static int read_members(const struct mt_tags *tags, const struct mt_value *turn,
     return r == 0 ? read_weight(turn, kind, message, error) : r;
 }
 
-int mt_turn_read(const struct mt_tags *tags, const struct mt_value *turn, json_t **message,
-                 struct mt_error *error)
+/* One turn, {"from", "value"}, as a message. */
+static int read_turn(const struct mt_job_tags *tags, const struct mt_value *turn, json_t **message,
+                     struct mt_error *error)
 {
     if (turn->kind != MT_VALUE_OBJECT)
         return mt_conversation_wrong(error, "it is %s and no object", mt_value_kind_name(turn->kind));
@@ -268,13 +269,14 @@ int mt_turn_read(const struct mt_tags *tags, const struct mt_value *turn, json_t
                                      tags->role ? tags->role : "role\" or \"from");
     const enum turn kind = turn_of(tags, role);
     if (kind == NUM_TURNS)
-        return mt_error_set(error, -EPROTO, MT_REASON_BAD_DATA, "its role \"%.*s\" is not known",
+        return mt_error_set(error, -EPROTO, MT_REASON_BAD_DATA,
+                            "its role \"%.*s\" is not known (dataset.tags gives roles other names)",
                             (int)(role->bytes < 40 ? role->bytes : 40), role->text);
     *message = json_pack("{s:s}", "role", roles[kind]);
     return *message ? read_members(tags, turn, kind, *message, error) : mt_conversation_no_memory(error);
 }
 
-int mt_turns_read(const struct mt_tags *tags, const struct mt_value *list, json_t *messages,
+int mt_turns_read(const struct mt_job_tags *tags, const struct mt_value *list, json_t *messages,
                   struct mt_error *error)
 {
     size_t number = 0;
@@ -286,7 +288,7 @@ int mt_turns_read(const struct mt_tags *tags, const struct mt_value *list, json_
     for (const struct mt_value *turn = list->first; turn; turn = turn->next) {
         json_t *message = NULL;
         number++;
-        int r = mt_turn_read(tags, turn, &message, error);
+        int r = read_turn(tags, turn, &message, error);
         if (r < 0) {
             json_decref(message);
             return r == -ENOMEM ? r : mt_error_prefix(error, "turn %zu", number);
@@ -384,7 +386,7 @@ static int out_of_order(struct mt_error *error, size_t number, const char *what)
     return mt_error_set(error, -EPROTO, MT_REASON_BAD_DATA, "turn %zu is %s", number, what);
 }
 
-int mt_messages_check_order(const json_t *messages, bool open, struct mt_error *error)
+int mt_messages_check_order(const json_t *messages, struct mt_error *error)
 {
     const size_t count = json_array_size(messages);
     const char *before = "";
@@ -405,10 +407,7 @@ int mt_messages_check_order(const json_t *messages, bool open, struct mt_error *
     }
     if (!*before)
         return mt_error_set(error, -EPROTO, MT_REASON_BAD_DATA, "there are no turns");
-    if (!open && strcmp(before, "assistant") != 0)
+    if (strcmp(before, "assistant") != 0)
         return mt_error_set(error, -EPROTO, MT_REASON_BAD_DATA, "it does not end with an answer");
-    if (open && strcmp(before, "assistant") == 0)
-        return mt_error_set(error, -EPROTO, MT_REASON_BAD_DATA,
-                            "it ends with an answer, before the two that are to be compared");
     return 0;
 }

@@ -30,10 +30,10 @@ enum mt_job_dtype {
     MT_JOB_DTYPE_BFLOAT16,
 };
 
-enum mt_job_overlong {
-    MT_JOB_OVERLONG_TRUNCATE,
-    MT_JOB_OVERLONG_DROP,
-    MT_JOB_OVERLONG_ERROR,
+enum mt_job_overlong { /* what becomes of samples that are longer than max_seq_len */
+                       MT_JOB_OVERLONG_TRUNCATE,
+                       MT_JOB_OVERLONG_DROP,
+                       MT_JOB_OVERLONG_ERROR,
 };
 
 enum mt_job_lr_scheduler {
@@ -83,15 +83,21 @@ struct mt_job_columns { /* names of columns in the data; NULL: the usual ones */
     const char *messages, *tools, *chosen, *rejected;
 };
 
-enum mt_job_formatting { /* how a row holds its turns */
-                         MT_JOB_FORMATTING_OPEN,
-                         MT_JOB_FORMATTING_ALPACA,
-                         MT_JOB_FORMATTING_SHAREGPT,
-                         MT_JOB_FORMATTING_OPENAI,
+enum mt_job_formatting {                             /* how a row holds its turns */
+                         MT_JOB_FORMATTING_OPEN,     /* not said: what a file's first row looks like */
+                         MT_JOB_FORMATTING_ALPACA,   /* columns: prompt, query, response, system, history */
+                         MT_JOB_FORMATTING_SHAREGPT, /* a list of turns: {"from": "human", "value": ...} */
+                         MT_JOB_FORMATTING_OPENAI,   /* a list of messages: {"role": "user", "content": ...},
+                                                        with tool calls */
 };
 
-struct mt_job_tags { /* names that a list of turns uses; NULL: the usual ones */
-    const char *role, *content, *user, *assistant, *observation, *function, *system;
+/* Names that a list of turns uses; NULL: the usual ones, and their usual synonyms. */
+struct mt_job_tags {
+    const char *role, *content;   /* "from" and "value", or "role" and "content" */
+    const char *user, *assistant; /* "human" and "gpt", or "user" and "assistant" */
+    const char *observation;      /* what a tool answered: "observation", or "tool" */
+    const char *function;         /* a call of tools: "function_call", or "function" */
+    const char *system;           /* "system" */
 };
 
 /* One of several data sets that are trained on together. */

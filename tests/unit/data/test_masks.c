@@ -135,7 +135,7 @@ static void overlong_answers_are_truncated_dropped_or_refused(void **state)
     assert_sample(&fixture, 2, true, "abcdefghi<|end|>");
     free_fixture(&fixture);
 
-    options.overlong = MT_OVERLONG_DROP;
+    options.overlong = MT_JOB_OVERLONG_DROP;
     fixture = open_dataset(options, path);
     assert_int_equal(stats_of(&fixture)->samples, 2);
     assert_int_equal(stats_of(&fixture)->truncated, 0);
@@ -144,7 +144,7 @@ static void overlong_answers_are_truncated_dropped_or_refused(void **state)
     assert_int_equal(mt_dataset_sample(fixture.dataset, 1).row, 2);
     free_fixture(&fixture);
 
-    options.overlong = MT_OVERLONG_ERROR;
+    options.overlong = MT_JOB_OVERLONG_ERROR;
     assert_refused(options, path, "a.jsonl: line 2: row 2 has ");
 }
 
@@ -156,12 +156,12 @@ static void overlong_rows_of_text_are_windowed_dropped_or_refused(void **state)
     struct fixture fixture = open_dataset(options, path);
     assert_int_equal(stats_of(&fixture)->samples, 3);
     free_fixture(&fixture);
-    options.overlong = MT_OVERLONG_DROP;
+    options.overlong = MT_JOB_OVERLONG_DROP;
     fixture = open_dataset(options, path);
     assert_int_equal(stats_of(&fixture)->samples, 1);
     assert_int_equal(stats_of(&fixture)->dropped[MT_DROP_OVERLONG], 1);
     free_fixture(&fixture);
-    options.overlong = MT_OVERLONG_ERROR;
+    options.overlong = MT_JOB_OVERLONG_ERROR;
     assert_refused(options, path, "row 1 has 12 tokens, more than max_seq_len 8");
     /* A .txt file is a corpus: it is cut whatever `overlong` says. */
     fixture = open_dataset(options, write_file(state, "b.txt", "abcdefghij"));
@@ -206,7 +206,7 @@ static void it_is_said_why_there_is_nothing_to_learn(void **state)
     assert_refused(usual_options(), path, "(the first: none of its answers is to be learned)");
     struct mt_dataset_options options = usual_options();
     options.max_seq_len = 8;
-    options.overlong = MT_OVERLONG_ERROR; /* goes before */
+    options.overlong = MT_JOB_OVERLONG_ERROR; /* goes before */
     assert_refused(options, path, "more than max_seq_len 8");
 
     const char *empty = write_file(state, "empty.jsonl",
@@ -379,7 +379,7 @@ static void each_change_of_what_makes_samples_is_another_fingerprint(void **stat
     options.packing = true;
     fingerprint_of(options, path, NULL, "bytes", found[count++]);
     options = usual_options();
-    options.overlong = MT_OVERLONG_DROP;
+    options.overlong = MT_JOB_OVERLONG_DROP;
     fingerprint_of(options, path, NULL, "bytes", found[count++]);
     options = usual_options();
     options.seed++;

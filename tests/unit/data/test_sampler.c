@@ -265,7 +265,7 @@ static void a_resume_with_other_data_is_refused(void **state)
             options.train_on_prompt = true;
             break;
         case 6:
-            options.overlong = MT_OVERLONG_DROP;
+            options.overlong = MT_JOB_OVERLONG_DROP;
             break;
         case 7:
             options.columns.text = "text";

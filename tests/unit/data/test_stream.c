@@ -125,7 +125,7 @@ static void any_change_makes_the_samples_anew(void **state)
     changed.train_on_prompt = true;
     assert_false(is_cached(changed, path));
     changed = options;
-    changed.overlong = MT_OVERLONG_DROP;
+    changed.overlong = MT_JOB_OVERLONG_DROP;
     assert_false(is_cached(changed, path));
     changed = options;
     changed.columns.text = "text";
