@@ -1,5 +1,6 @@
 /* What the API asks of the daemon. The daemon fills this table; api/ calls it from its own threads, so every
- * function is thread-safe. No function touches a tensor or blocks longer than a database write takes. */
+ * function is thread-safe. No function touches a tensor. Those that get a client ask a process and may take
+ * seconds; the others block no longer than a database write takes. */
 #ifndef MT_API_CONTROL_H
 #define MT_API_CONTROL_H
 
@@ -18,7 +19,7 @@ enum mt_control_result {
     MT_CONTROL_INVALID,     /* 422: `errors` lists what is wrong */
     MT_CONTROL_BAD_CURSOR,  /* 400 */
     MT_CONTROL_DISK_FULL,   /* 507: nothing was accepted */
-    MT_CONTROL_UNAVAILABLE, /* 503: stopping */
+    MT_CONTROL_UNAVAILABLE, /* 503: stopping, or no answer in time; later it may go well */
     MT_CONTROL_FAILED,      /* 500: the sentence is in `error` */
 };
 
@@ -41,6 +42,12 @@ enum mt_control_action {
     MT_CONTROL_CHECKPOINT,
 };
 
+/* Who waits for an answer that takes seconds: what makes it looks now and then whether it is still wanted. */
+struct mt_control_client {
+    bool (*gone)(void *context); /* from then on true; any thread */
+    void *context;
+};
+
 struct mt_control_preview {
     size_t show; /* samples */
     size_t rows; /* that are read at most */
@@ -52,7 +59,8 @@ struct mt_control {
     /* 201: the job is on disk when this returns OK. *job (new reference) is the job object; *errors, with
      * INVALID, an array of {pointer, detail, suggestion?}. */
     enum mt_control_result (*submit)(void *context, const struct mt_control_submission *submission,
-                                     json_t **job, json_t **errors, struct mt_error *error);
+                                     const struct mt_control_client *client, json_t **job, json_t **errors,
+                                     struct mt_error *error);
     enum mt_control_result (*job)(void *context, const char *id, json_t **job, struct mt_error *error);
     /* *page is {"data": [...], "has_more", "next"}, newest first. */
     enum mt_control_result (*list)(void *context, const struct mt_control_list_query *query, json_t **page,
@@ -78,25 +86,25 @@ struct mt_control {
     bool (*ready)(void *context, struct mt_error *error);
 
     /* What the job would take of a machine, or of this one (`machine` NULL; members as in docs/plan.md, text
-     * or numbers). *plan: new reference. INVALID: *errors as submit's. BAD_CURSOR: the machine is wrong. A
-     * process is asked: it takes up to a few seconds. */
+     * or numbers). *plan: new reference. INVALID: *errors as submit's. BAD_CURSOR: the machine is wrong. */
     enum mt_control_result (*plan)(void *context, const json_t *document, const json_t *machine,
-                                   json_t **plan, json_t **errors, struct mt_error *error);
+                                   const struct mt_control_client *client, json_t **plan, json_t **errors,
+                                   struct mt_error *error);
 
     /* What of the job's data would be learned: the document of `megatrain data --json`. *preview: new
-     * reference. INVALID: *errors as submit's. UNAVAILABLE: another one is under way. Takes up to some
-     * twenty seconds. */
+     * reference. INVALID: *errors as submit's. UNAVAILABLE: another one is under way. */
     enum mt_control_result (*preview)(void *context, const json_t *document,
-                                      const struct mt_control_preview *wish, json_t **preview,
+                                      const struct mt_control_preview *wish,
+                                      const struct mt_control_client *client, json_t **preview,
                                       json_t **errors, struct mt_error *error);
 
-    /* What this machine computes on, as core/device/list.h has it; new reference. A process is asked: it
-     * takes up to a few seconds. */
-    enum mt_control_result (*devices)(void *context, json_t **devices, struct mt_error *error);
+    /* What this machine computes on, as core/device/list.h has it; new reference. */
+    enum mt_control_result (*devices)(void *context, const struct mt_control_client *client, json_t **devices,
+                                      struct mt_error *error);
 
-    /* The models on this machine, as core/model/on_disk.h has them; new reference. A process is asked: it
-     * takes up to some twenty seconds. */
-    enum mt_control_result (*models)(void *context, json_t **models, struct mt_error *error);
+    /* The models on this machine, as core/model/on_disk.h has them; new reference. */
+    enum mt_control_result (*models)(void *context, const struct mt_control_client *client, json_t **models,
+                                     struct mt_error *error);
 };
 
 /* ---- the server itself (api/server.c), called by daemon/megatraind ---- */

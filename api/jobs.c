@@ -6,7 +6,6 @@
 #include "api/router.h"
 #include "api/server.h"
 #include "core/base/cleanup.h"
-#include "core/base/document.h"
 #include "core/base/sha256.h"
 
 #include <stdio.h>
@@ -44,17 +43,10 @@ static bool key_is_good(const char *key)
 
 void mt_jobs_submit(struct mt_request *request)
 {
-    mt_autojson json_t *document = NULL, *job = NULL, *errors = NULL;
+    mt_autojson json_t *document = mt_request_document(request), *job = NULL, *errors = NULL;
     struct mt_error error = {0};
-    if (mt_json_parse(request->body, request->body_bytes, "request body", &document, &error) < 0) {
-        mt_problem(request, 400, "%s", error.message);
+    if (!document)
         return;
-    }
-    if (!json_is_object(document)) {
-        errors = json_pack("[{s:s, s:s}]", "pointer", "", "detail", "A job document is an object.");
-        mt_problem_invalid(request, errors, "The job document has 1 error.");
-        return;
-    }
     const char *key = mt_request_header(request, "Idempotency-Key");
     if (key && !key_is_good(key)) {
         mt_problem(request, 400, "An Idempotency-Key is 1 to %d printable ASCII characters.", KEY_BYTES);
@@ -64,8 +56,10 @@ void mt_jobs_submit(struct mt_request *request)
     body_sha256(request, hash);
     struct mt_control_submission submission = {
         .document = document, .idempotency_key = key, .body_sha256 = hash};
+    const struct mt_control_client client = mt_asks_client(request);
     const struct mt_control *control = control_of(request);
-    enum mt_control_result result = control->submit(control->context, &submission, &job, &errors, &error);
+    enum mt_control_result result =
+        control->submit(control->context, &submission, &client, &job, &errors, &error);
     if (result != MT_CONTROL_OK) {
         mt_problem_control(request, result, errors, &error);
         return;

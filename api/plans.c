@@ -5,7 +5,6 @@
 #include "api/router.h"
 #include "api/server.h"
 #include "core/base/cleanup.h"
-#include "core/base/document.h"
 
 #include <stdlib.h>
 
@@ -30,20 +29,15 @@ static json_t *machine_of(const struct mt_request *request)
 void mt_plans_make(struct mt_request *request)
 {
     const struct mt_control *control = request->listener->api->control;
-    mt_autojson json_t *document = NULL, *machine = NULL, *plan = NULL, *errors = NULL;
+    mt_autojson json_t *document = mt_request_document(request), *machine = NULL, *plan = NULL,
+                       *errors = NULL;
     struct mt_error error = {0};
-    if (mt_json_parse(request->body, request->body_bytes, "request body", &document, &error) < 0) {
-        mt_problem(request, 400, "%s", error.message);
+    if (!document)
         return;
-    }
-    if (!json_is_object(document)) {
-        errors = json_pack("[{s:s, s:s}]", "pointer", "", "detail", "A job document is an object.");
-        mt_problem_invalid(request, errors, "The job document has 1 error.");
-        return;
-    }
     machine = machine_of(request);
+    const struct mt_control_client client = mt_asks_client(request);
     enum mt_control_result result =
-        control->plan(control->context, document, machine, &plan, &errors, &error);
+        control->plan(control->context, document, machine, &client, &plan, &errors, &error);
     if (result == MT_CONTROL_OK)
         mt_reply_json(request, 200, plan);
     else

@@ -3,6 +3,8 @@
 
 #include "api/problem.h"
 #include "api/server.h"
+#include "core/base/cleanup.h"
+#include "core/base/document.h"
 #include "core/base/id.h"
 
 #include <ctype.h>
@@ -103,6 +105,22 @@ const char *mt_request_show(const char *text, char shown[88])
 const char *mt_request_header(const struct mt_request *request, const char *name)
 {
     return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
+}
+
+json_t *mt_request_document(struct mt_request *request)
+{
+    json_t *document = NULL;
+    struct mt_error error = {0};
+    if (mt_json_parse(request->body, request->body_bytes, "request body", &document, &error) < 0) {
+        mt_problem(request, 400, "%s", error.message);
+    } else if (!json_is_object(document)) {
+        mt_autojson json_t *errors =
+            json_pack("[{s:s, s:s}]", "pointer", "", "detail", "A job document is an object.");
+        mt_problem_invalid(request, errors, "The job document has 1 error.");
+        json_decref(document);
+        return NULL;
+    }
+    return document;
 }
 
 struct header_count {

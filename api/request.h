@@ -47,6 +47,7 @@ struct mt_request {
 
     unsigned status; /* 0: not answered yet */
     struct MHD_Response *response;
+    bool taken; /* its handler ran, or runs, in a thread of its own */
     bool queued;
     size_t reserved_bytes; /* of the API's budget, for body and answer */
 };
@@ -64,6 +65,8 @@ const char *mt_request_show(const char *text, char shown[88]);
 
 /* The one value of a header, or NULL. */
 const char *mt_request_header(const struct mt_request *request, const char *name);
+/* The JSON object in the body, a new reference; NULL, and the answer is given, where it is none. */
+json_t *mt_request_document(struct mt_request *request);
 /* How often a header was sent. */
 size_t mt_request_header_count(const struct mt_request *request, const char *name);
 /* A query parameter's value, or NULL. */

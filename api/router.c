@@ -1,13 +1,13 @@
 /* router.c: the table, and the way of a request through it. See router.h. */
 #include "api/router.h"
 
+#include "api/asks.h"
 #include "api/auth.h"
 #include "api/datasets.h"
-#include "api/devices.h"
 #include "api/job_files.h"
 #include "api/jobs.h"
+#include "api/machine.h"
 #include "api/metrics.h"
-#include "api/models.h"
 #include "api/openapi.h"
 #include "api/page.h"
 #include "api/plans.h"
@@ -117,7 +117,7 @@ static const struct mt_route routes[] = {
     {.method = "POST",
      .pattern = "/jobs",
      .handler = mt_jobs_submit,
-     .flags = MT_ROUTE_BODY | MT_ROUTE_IDEMPOTENT,
+     .flags = MT_ROUTE_BODY | MT_ROUTE_IDEMPOTENT | MT_ROUTE_WAITS | MT_ROUTE_KEEPS,
      .summary = "Submit a job. It is on disk when 201 comes back.",
      .body_schema = "JobDocument",
      .answers = {JOB_ANSWER(201, "the job; its address is in Location"),
@@ -165,7 +165,7 @@ static const struct mt_route routes[] = {
     {.method = "POST",
      .pattern = "/plan",
      .handler = mt_plans_make,
-     .flags = MT_ROUTE_BODY,
+     .flags = MT_ROUTE_BODY | MT_ROUTE_WAITS,
      .summary = "What a job would take of this or another machine, without running it.",
      .body_schema = "JobDocument",
      .parameters = plan_parameters,
@@ -173,7 +173,7 @@ static const struct mt_route routes[] = {
     {.method = "POST",
      .pattern = "/datasets/preview",
      .handler = mt_datasets_preview,
-     .flags = MT_ROUTE_BODY,
+     .flags = MT_ROUTE_BODY | MT_ROUTE_WAITS,
      .summary = "What of a job's data would be learned: samples, counts, what is dropped and why.",
      .body_schema = "JobDocument",
      .parameters = preview_parameters,
@@ -181,11 +181,13 @@ static const struct mt_route routes[] = {
     {.method = "GET",
      .pattern = "/devices",
      .handler = mt_devices_list,
+     .flags = MT_ROUTE_WAITS,
      .summary = "What this machine computes on; what cannot be used says why.",
      .answers = {{.status = 200, .schema = "DeviceList", .summary = "the CPU, and each CUDA device"}}},
     {.method = "GET",
      .pattern = "/models",
      .handler = mt_models_list,
+     .flags = MT_ROUTE_WAITS,
      .summary = "The models on this machine that jobs can name; what cannot be trained says why.",
      .answers = {{.status = 200,
                   .schema = "ModelList",
@@ -523,13 +525,16 @@ static void check_no_body(struct mt_request *request)
         mt_problem(request, 400, "This call takes no body.");
 }
 
-void mt_router_dispatch(struct mt_request *request)
+bool mt_router_dispatch(struct mt_request *request)
 {
     parse_query(request);
     if (!request->response && (request->route->flags & MT_ROUTE_BODY) && request->body_bytes == 0)
         mt_problem(request, 400, "The body is empty; it must be a JSON document.");
     if (!request->response && (request->route->flags & MT_ROUTE_NO_BODY))
         check_no_body(request);
+    if (!request->response && (request->route->flags & MT_ROUTE_WAITS))
+        return !mt_asks_take(request->listener->api->asks, request);
     if (!request->response)
         request->route->handler(request);
+    return true;
 }

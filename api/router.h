@@ -39,6 +39,8 @@ enum mt_route_flags {
     MT_ROUTE_NOT_BUILT = 16,  /* 501; not in the document */
     MT_ROUTE_ANY_METHOD = 32, /* whatever the method */
     MT_ROUTE_IDEMPOTENT = 64, /* honours Idempotency-Key */
+    MT_ROUTE_WAITS = 128,     /* for a process: the handler runs in a thread of its own (api/asks.h) */
+    MT_ROUTE_KEEPS = 256,     /* and goes on when the client has gone away */
 };
 
 struct mt_route {
@@ -57,8 +59,9 @@ const struct mt_route *mt_routes(size_t *count);
 /* With the headers in: finds the route and refuses what the headers alone rule out. The request has an answer
  * afterwards, or a route. */
 void mt_router_admit(struct mt_request *request);
-/* With the body in: checks query and body, and calls the handler. */
-void mt_router_dispatch(struct mt_request *request);
+/* With the body in: checks query and body, and calls the handler. False: the answer is made elsewhere, and
+ * the request is not ours to touch until the server calls again. */
+bool mt_router_dispatch(struct mt_request *request);
 
 /* The value of an integer or switch of the route, or its default. */
 long long mt_router_number(const struct mt_request *request, const char *name);

@@ -2,7 +2,8 @@
  *
  * A request meets the callbacks in this order: request_line, then `serve` once with the headers, once for
  * each piece of the body, and once more when all is in; then, with the answer sent or the connection lost,
- * request_completed. Nothing in them blocks longer than a database write. */
+ * request_completed. Nothing in them blocks longer than a database write:
+ * what takes longer runs beside them, with the connection suspended (asks.h), and `serve` is called again. */
 #include "api/server.h"
 
 #include "api/listener.h"
@@ -259,8 +260,8 @@ static enum MHD_Result serve(void *context, struct MHD_Connection *connection, c
     if (request->queued)
         return MHD_YES;
     mt_watch_body_done(request->watched);
-    if (!request->response)
-        mt_router_dispatch(request);
+    if (!request->response && !request->taken && !mt_router_dispatch(request))
+        return MHD_YES;
     return send_answer(request);
 }
 
@@ -300,9 +301,10 @@ static int copy_options(struct mt_api *api, const struct mt_api_options *options
     api->addresses = calloc(options->num_listen, sizeof *api->addresses);
     api->allow_hosts = calloc(options->num_allow_hosts + 1, sizeof *api->allow_hosts);
     api->watch = mt_watch_start();
+    api->asks = mt_asks_new();
     api->durations = mt_durations_new();
     bool whole = api->version && (api->token || !options->token) && api->listeners && api->addresses &&
-                 api->allow_hosts && api->watch && api->durations;
+                 api->allow_hosts && api->watch && api->asks && api->durations;
     for (size_t i = 0; whole && i < options->num_allow_hosts; i++) {
         api->allow_hosts[i] = strdup(options->allow_hosts[i]);
         whole = api->allow_hosts[i] != NULL;
@@ -366,6 +368,7 @@ void mt_api_stop(struct mt_api *api)
     }
     if (api->watch) {
         /* Suspended connections must be resumed first: libmicrohttpd panics over those it finds. */
+        mt_asks_stop(api->asks);
         mt_watch_stop(api->watch);
         mt_watch_drain(api->watch, STOP_SECONDS);
     }
@@ -375,6 +378,7 @@ void mt_api_stop(struct mt_api *api)
         mt_listener_close(&api->listeners[i]);
     }
     mt_watch_free(api->watch);
+    mt_asks_free(api->asks);
     mt_durations_free(api->durations);
     for (size_t i = 0; i < api->num_allow_hosts; i++)
         free(api->allow_hosts[i]);

@@ -2,6 +2,7 @@
 #ifndef MT_API_SERVER_H
 #define MT_API_SERVER_H
 
+#include "api/asks.h"
 #include "api/control.h"
 #include "api/durations.h"
 #include "api/watch.h"
@@ -34,6 +35,7 @@ struct mt_api {
     const char **addresses; /* [num_listeners], borrowed from them */
     size_t num_listeners;
     struct mt_watch *watch;
+    struct mt_asks *asks;
     struct mt_durations *durations;
     atomic_size_t reserved_bytes; /* request bodies and large answers in memory */
 };

@@ -110,6 +110,11 @@ static bool hung_up(int fd)
     return poll(&poll_fd, 1, 0) > 0 && (poll_fd.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL));
 }
 
+bool mt_watch_hung_up(const struct mt_watched *watched)
+{
+    return hung_up(watched->fd);
+}
+
 /* Asks every suspended stream. Called with the lock held, which is given up while a stream thinks: a
  * suspended one cannot go away, since this thread alone resumes. */
 static void serve_streams(struct mt_watch *watch)

@@ -36,6 +36,9 @@ void mt_watch_body_done(struct mt_watched *watched);
 void mt_watch_completed(struct mt_watched *watched);
 void mt_watch_closed(struct mt_watched *watched);
 
+/* Whether the client has closed its end; while the connection is suspended, which it does not notice. */
+bool mt_watch_hung_up(const struct mt_watched *watched);
+
 /* What a stream does. While the connection is suspended only `due` runs, in the watch's thread; at any other
  * time only `read` does, in the server's: the context needs no lock. */
 struct mt_stream {

@@ -10,18 +10,23 @@
 void mt_control_fill(struct mt_control *control, struct mt_daemon *daemon);
 
 /* The parts of it that have files of their own. */
-enum mt_control_result mt_submit(void *context, const struct mt_control_submission *submission, json_t **job,
-                                 json_t **errors, struct mt_error *error);
+enum mt_control_result mt_submit(void *context, const struct mt_control_submission *submission,
+                                 const struct mt_control_client *client, json_t **job, json_t **errors,
+                                 struct mt_error *error);
 json_t *mt_snapshot(void *context);
-enum mt_control_result mt_plan(void *context, const json_t *document, const json_t *machine, json_t **plan,
-                               json_t **errors, struct mt_error *error);
+enum mt_control_result mt_plan(void *context, const json_t *document, const json_t *machine,
+                               const struct mt_control_client *client, json_t **plan, json_t **errors,
+                               struct mt_error *error);
 
 enum mt_control_result mt_preview(void *context, const json_t *document,
-                                  const struct mt_control_preview *wish, json_t **preview, json_t **errors,
+                                  const struct mt_control_preview *wish,
+                                  const struct mt_control_client *client, json_t **preview, json_t **errors,
                                   struct mt_error *error);
 
-enum mt_control_result mt_devices(void *context, json_t **devices, struct mt_error *error);
-enum mt_control_result mt_models(void *context, json_t **models, struct mt_error *error);
+enum mt_control_result mt_devices(void *context, const struct mt_control_client *client, json_t **devices,
+                                  struct mt_error *error);
+enum mt_control_result mt_models(void *context, const struct mt_control_client *client, json_t **models,
+                                 struct mt_error *error);
 
 /* A posted document, with paths relative to the state folder and kept below it and the configured roots. As
  * mt_job_parse. */

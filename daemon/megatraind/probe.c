@@ -19,11 +19,12 @@ static bool is_answer(const json_t *list)
     return json_is_array(list);
 }
 
-json_t *mt_probe_job(const char *program, const json_t *frozen)
+json_t *mt_probe_job(const char *program, const json_t *frozen, const struct mt_control_client *client)
 {
     struct mt_error error = {0};
     json_t *found = NULL;
-    if (mt_ask_worker(program, "probe", frozen, MT_ASK_SECONDS, &found, &error) == 0 && is_answer(found))
+    if (mt_ask_worker(program, "probe", frozen, MT_ASK_SECONDS, client, &found, &error) == 0 &&
+        is_answer(found))
         return found;
     json_decref(found);
     mt_log(LOG_WARNING, "a job's model and data were not looked at: %s",

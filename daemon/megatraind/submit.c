@@ -58,9 +58,9 @@ int mt_control_parse(const struct mt_daemon *daemon, const json_t *document, enu
 /* What only model and data can tell. A model that was named by `name` became a path in the frozen document;
  * the client is told of the key that it wrote. Returns the findings, or NULL when there are none. */
 static json_t *look_at_model_and_data(const struct mt_daemon *daemon, const json_t *document,
-                                      const struct mt_job *job)
+                                      const struct mt_job *job, const struct mt_control_client *client)
 {
-    json_t *found = mt_probe_job(daemon->worker_program, mt_job_frozen(job));
+    json_t *found = mt_probe_job(daemon->worker_program, mt_job_frozen(job), client);
     bool by_name = !mt_pointer_get(document, "/model/path") && mt_pointer_get(document, "/model/name");
     size_t i;
     json_t *item;
@@ -122,7 +122,8 @@ static enum mt_control_result answer_again(int result, struct mt_queue_job *row,
 }
 
 enum mt_control_result mt_submit(void *context, const struct mt_control_submission *submission,
-                                 json_t **result, json_t **errors, struct mt_error *error)
+                                 const struct mt_control_client *client, json_t **result, json_t **errors,
+                                 struct mt_error *error)
 {
     struct mt_daemon *daemon = context;
     struct mt_queue_job *row = NULL;
@@ -143,7 +144,7 @@ enum mt_control_result mt_submit(void *context, const struct mt_control_submissi
     if (mt_control_parse(daemon, submission->document, MT_JOB_RUN, &job, &found) < 0)
         return mt_control_refuse(&found, errors, error);
     mt_job_errors_free(&found);
-    *errors = look_at_model_and_data(daemon, submission->document, job);
+    *errors = look_at_model_and_data(daemon, submission->document, job, client);
     if (*errors) {
         mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB, "the job's model or data are not usable: %s",
                      json_string_value(json_object_get(json_array_get(*errors, 0), "detail")));

@@ -3,17 +3,12 @@
 #include "core/plan/plan.h"
 
 #include "core/base/cleanup.h"
-#include "core/base/document.h"
-#include "core/base/file.h"
-#include "core/base/log.h"
 #include "core/plan/preset.h"
+#include "daemon/worker/question.h"
 #include "daemon/worker/tasks.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define QUESTION_BYTES ((size_t)4 << 20)
 
 int mt_worker_plan_job(const struct mt_job *job, const json_t *machine, bool measure, struct mt_plan *plan,
                        struct mt_error *error)
@@ -59,23 +54,10 @@ static int answer(const json_t *question, json_t **reply, struct mt_error *error
         *reply = refusal("", error->message);
     else
         return r;
-    return *reply ? 0 : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for the answer");
+    return 0;
 }
 
 int mt_worker_plan(void)
 {
-    struct mt_error error = {0};
-    mt_autojson json_t *question = NULL, *reply = NULL;
-    mt_autofree char *text = NULL;
-    size_t bytes;
-    int r = mt_file_read("/dev/stdin", QUESTION_BYTES, &text, &bytes, &error);
-    r = r < 0 ? r : mt_json_parse(text, bytes, "the question", &question, &error);
-    r = r < 0 ? r : answer(question, &reply, &error);
-    mt_autofree char *said = r == 0 ? json_dumps(reply, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    if (!said) {
-        mt_log(LOG_ERR, "%s", r < 0 ? error.message : "no memory for the answer");
-        return mt_reason_exit_code(r < 0 ? error.reason : MT_REASON_OUT_OF_MEMORY);
-    }
-    puts(said);
-    return 0;
+    return mt_worker_reply(MT_WORKER_STDIN, answer);
 }

@@ -2,30 +2,16 @@
  * accepted: its config.json, tokenizer and weights, the beginning of each data file, and whether it can ever
  * fit. Nothing is tokenised, no tensor read. */
 #include "core/base/cleanup.h"
-#include "core/base/document.h"
 #include "core/base/file.h"
-#include "core/base/log.h"
 #include "core/data/from_job.h"
 #include "core/store/files.h"
 #include "core/train/run.h"
+#include "daemon/worker/question.h"
 #include "daemon/worker/tasks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define DOCUMENT_BYTES ((size_t)4 << 20)
-
-static int read_document(const char *job_folder, json_t **document, struct mt_error *error)
-{
-    mt_autofree char *path = job_folder ? mt_path_join(job_folder, "job.json") : strdup("/dev/stdin");
-    mt_autofree char *text = NULL;
-    size_t bytes;
-    if (!path)
-        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to read the job");
-    int result = mt_file_read(path, DOCUMENT_BYTES, &text, &bytes, error);
-    return result < 0 ? result : mt_json_parse(text, bytes, "the job", document, error);
-}
 
 static int check_model(struct mt_job *job, struct mt_error *error)
 {
@@ -72,16 +58,13 @@ static int note(json_t *findings, const struct mt_job *job, const char *pointer,
     return 0;
 }
 
-static int probe(const char *job_folder, json_t *findings, struct mt_error *error)
+static int answer(const json_t *document, json_t **reply, struct mt_error *error)
 {
-    mt_autojson json_t *document = NULL;
-    int result = read_document(job_folder, &document, error);
-    if (result < 0)
-        return result;
+    json_t *findings = *reply = json_array();
     const struct mt_job_context context = {.purpose = MT_JOB_LOAD};
     struct mt_job_errors errors = {0};
     struct mt_job *job = NULL;
-    result = mt_job_parse(document, &context, &job, &errors);
+    int result = mt_job_parse(document, &context, &job, &errors);
     if (result < 0) {
         mt_autojson json_t *found = mt_job_errors_json(&errors);
         mt_job_errors_free(&errors);
@@ -111,14 +94,6 @@ static int probe(const char *job_folder, json_t *findings, struct mt_error *erro
 
 int mt_worker_probe(const struct mt_worker_options *options)
 {
-    struct mt_error error = {0};
-    mt_autojson json_t *findings = json_array();
-    int result = probe(options->job_folder, findings, &error);
-    mt_autofree char *text = result == 0 ? json_dumps(findings, JSON_COMPACT) : NULL;
-    if (!text) {
-        mt_log(LOG_ERR, "%s", result < 0 ? error.message : "no memory for the answer");
-        return mt_reason_exit_code(result < 0 ? error.reason : MT_REASON_OUT_OF_MEMORY);
-    }
-    puts(text);
-    return 0;
+    mt_autofree char *path = options->job_folder ? mt_path_join(options->job_folder, "job.json") : NULL;
+    return mt_worker_reply(path ? path : MT_WORKER_STDIN, answer);
 }

@@ -96,8 +96,10 @@ static enum mt_control_result submit_locked(struct fake *fake, const struct mt_c
 }
 
 static enum mt_control_result fake_submit(void *context, const struct mt_control_submission *submission,
-                                          json_t **job, json_t **errors, struct mt_error *error)
+                                          const struct mt_control_client *client, json_t **job,
+                                          json_t **errors, struct mt_error *error)
 {
+    (void)client;
     struct fake *fake = context;
     if (has(submission->document, "bad")) {
         *errors =
@@ -253,8 +255,10 @@ static json_t *fake_snapshot(void *context)
 }
 
 static enum mt_control_result fake_plan(void *context, const json_t *document, const json_t *machine,
-                                        json_t **plan, json_t **errors, struct mt_error *error)
+                                        const struct mt_control_client *client, json_t **plan,
+                                        json_t **errors, struct mt_error *error)
 {
+    (void)client;
     (void)context;
     const char *memory = json_string_value(json_object_get(machine, "gpu_memory"));
     if (memory && strcmp(memory, "lots") == 0) {
@@ -277,9 +281,11 @@ static enum mt_control_result fake_plan(void *context, const json_t *document, c
 }
 
 static enum mt_control_result fake_preview(void *context, const json_t *document,
-                                           const struct mt_control_preview *wish, json_t **preview,
+                                           const struct mt_control_preview *wish,
+                                           const struct mt_control_client *client, json_t **preview,
                                            json_t **errors, struct mt_error *error)
 {
+    (void)client;
     (void)context;
     (void)error;
     if (has(document, "invalid")) {
@@ -296,8 +302,10 @@ static enum mt_control_result fake_preview(void *context, const json_t *document
     return MT_CONTROL_OK;
 }
 
-static enum mt_control_result fake_devices(void *context, json_t **devices, struct mt_error *error)
+static enum mt_control_result fake_devices(void *context, const struct mt_control_client *client,
+                                           json_t **devices, struct mt_error *error)
 {
+    (void)client;
     (void)context;
     (void)error;
     *devices = json_pack("{s:[{s:s, s:s, s:s, s:b, s:n, s:I, s:I}], s:b, s:n, s:{s:n, s:s}}", "data", "id",
@@ -307,8 +315,10 @@ static enum mt_control_result fake_devices(void *context, json_t **devices, stru
     return MT_CONTROL_OK;
 }
 
-static enum mt_control_result fake_models(void *context, json_t **models, struct mt_error *error)
+static enum mt_control_result fake_models(void *context, const struct mt_control_client *client,
+                                          json_t **models, struct mt_error *error)
 {
+    (void)client;
     (void)context;
     (void)error;
     *models = json_pack("{s:[{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:b, s:n}], s:b, s:n}", "data", "id",
