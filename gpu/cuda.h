@@ -20,9 +20,13 @@
 
 struct mt_cuda_block; /* a block of device or host memory; memory.cu */
 
-/* A stretch of device memory of one compute stream: parts of sums, then cuBLAS's workspace. */
+struct mt_cuda_products; /* the libraries' handles and remembered algorithms; product.cu */
+
+/* What one computing stream works with: a stretch of device memory (parts of sums, then cuBLAS's workspace)
+ * and the handles that use it. */
 struct mt_cuda_scratch {
     char *address;
+    struct mt_cuda_products *products;
     struct mt_cuda_scratch *next;
 };
 
@@ -34,6 +38,7 @@ struct mt_cuda_device {
     char kernel_set[64];
     size_t total_bytes, limit_bytes, used_bytes;
     size_t blas_bytes; /* cuBLAS's workspace in a scratch block */
+    size_t own_bytes;  /* of used_bytes: scratch blocks and what is counted for the libraries' handles */
     pthread_mutex_t lock;
     struct mt_cuda_block *blocks, *host_blocks;
     struct mt_cuda_scratch *scratch; /* not in use */
@@ -46,15 +51,12 @@ struct mt_cuda_device {
     char fault[MT_CUDA_FAULT_BYTES];
 };
 
-struct mt_cuda_products; /* handles and remembered algorithms of a stream; product.cu */
-
 struct mt_stream {
     struct mt_cuda_device *device;
     cudaStream_t handle;
     char name[32];
     pthread_mutex_t lock; /* of what follows */
     struct mt_cuda_scratch *scratch;
-    struct mt_cuda_products *products;
 };
 
 struct mt_event {
@@ -103,7 +105,7 @@ void mt_cuda_versions(char *text, size_t bytes);
 int mt_cuda_open(int index, const struct mt_cuda_open_options *options, struct mt_device **device,
                  struct mt_error *error);
 /* Makes the device the calling thread's current one, and makes its context where there was none: so nothing
- * is ever put back to a device that was current before. */
+ * is ever put back to a device that was current before. A thread that waits for the device sleeps. */
 cudaError_t mt_cuda_choose(int index);
 int mt_cuda_enter(struct mt_cuda_device *device);
 
@@ -122,7 +124,7 @@ int mt_cuda_host_allocate(struct mt_device *device, size_t bytes, void **memory,
                           struct mt_error *error);
 void mt_cuda_host_release(struct mt_device *device, void *memory);
 size_t mt_cuda_free_bytes(struct mt_cuda_device *device);
-/* Scratch blocks: one is made when the device opens, so that the compute stream allocates nothing later. */
+/* What a computing stream needs; one is made when the device opens, so that none is made within a step. */
 struct mt_cuda_scratch *mt_cuda_scratch_take(struct mt_cuda_device *device, struct mt_error *error);
 void mt_cuda_scratch_give(struct mt_cuda_device *device, struct mt_cuda_scratch *scratch);
 void mt_cuda_memory_free(struct mt_cuda_device *device);
@@ -169,6 +171,11 @@ struct mt_cuda_product {
 int mt_cuda_multiply(struct mt_stream *stream, const struct mt_cuda_product *product, const char *operation);
 /* c += bias, row by row, where the product could not take it along; kernels/linear.cu. */
 int mt_cuda_add_bias(struct mt_stream *stream, const struct mt_cuda_product *product, const char *operation);
+/* Handles that work in blas_bytes at `workspace`. NULL: see `error`. */
+struct mt_cuda_products *mt_cuda_products_open(struct mt_cuda_device *device, void *workspace,
+                                               struct mt_error *error);
+/* From now on their products go into this stream. 0 or -EIO. */
+int mt_cuda_products_use(struct mt_cuda_products *products, struct mt_stream *stream);
 void mt_cuda_products_free(struct mt_cuda_products *products);
 
 /* ---- collective.cu ---- */

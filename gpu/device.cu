@@ -7,11 +7,29 @@
 
 static thread_local int current = -1;
 
+/* By itself the runtime lets waiting threads spin where there are enough cores. Here the updates run on these
+ * cores while the step's thread waits, for milliseconds at a time, beside which a wake-up of some
+ * microseconds is nothing. The context must be made so; later calls find it. */
+static cudaError_t make_context(int index)
+{
+    static int made[64]; /* atomic */
+    const bool known = index >= 0 && index < 64;
+    if (known && __atomic_load_n(&made[index], __ATOMIC_RELAXED))
+        return cudaSuccess;
+    const cudaError_t result =
+        cudaInitDevice(index, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid);
+    if (known && result == cudaSuccess)
+        __atomic_store_n(&made[index], 1, __ATOMIC_RELAXED);
+    return result;
+}
+
 cudaError_t mt_cuda_choose(int index)
 {
     if (current == index)
         return cudaSuccess;
-    const cudaError_t result = cudaSetDevice(index);
+    cudaError_t result = make_context(index);
+    if (result == cudaSuccess)
+        result = cudaSetDevice(index);
     current = result == cudaSuccess ? index : -1;
     return result;
 }
@@ -32,6 +50,9 @@ static void device_info(struct mt_device *base, struct mt_device_info *info)
     info->total_bytes =
         device->limit_bytes ? mt_size_min(device->limit_bytes, device->total_bytes) : device->total_bytes;
     info->free_bytes = mt_cuda_free_bytes(device);
+    pthread_mutex_lock(&device->lock);
+    info->own_bytes = device->own_bytes;
+    pthread_mutex_unlock(&device->lock);
     info->supports_bf16 = true;
 }
 

@@ -2,8 +2,8 @@
  *
  * Callers take few large blocks before the first step and cut them up by themselves; nothing here runs inside
  * a step. What single operations need beside that (parts of sums, cuBLAS's workspace) is a scratch block of
- * fixed size, one a computing stream: work of one stream is in order, so each operation uses it from its
- * start.
+ * fixed size, one a computing stream, with the libraries' handles: work of one stream is in order, so each
+ * operation uses it from its start. What the handles take by themselves is measured and counted like a block.
  *
  * Host memory is mapped with huge pages where the system has them, then registered with the driver: copies
  * from registered memory run at the full speed of the bus, and beside the computation.
@@ -90,6 +90,18 @@ static int out_of_memory(struct mt_cuda_device *device, size_t asked, struct mt_
         limited ? "raise memory.device_limit, " : "");
 }
 
+/* Counts bytes as used; false: not so many are left under the limit. */
+static bool count(struct mt_cuda_device *device, size_t bytes)
+{
+    pthread_mutex_lock(&device->lock);
+    const bool fits = !device->limit_bytes || (device->used_bytes <= device->limit_bytes &&
+                                               bytes <= device->limit_bytes - device->used_bytes);
+    if (fits)
+        device->used_bytes += bytes;
+    pthread_mutex_unlock(&device->lock);
+    return fits;
+}
+
 int mt_cuda_allocate(struct mt_device *base, size_t bytes, void **address, struct mt_error *error)
 {
     struct mt_cuda_device *device = mt_cuda_of(base);
@@ -97,15 +109,7 @@ int mt_cuda_allocate(struct mt_device *base, size_t bytes, void **address, struc
     *address = NULL;
     if (mt_cuda_failed(device) || mt_cuda_enter(device))
         return mt_cuda_report(device, error);
-    if (!mt_size_align(mt_size_max(bytes, 1), ALIGNMENT, &rounded))
-        return out_of_memory(device, bytes, error);
-    pthread_mutex_lock(&device->lock);
-    const bool fits = !device->limit_bytes || (device->used_bytes <= device->limit_bytes &&
-                                               rounded <= device->limit_bytes - device->used_bytes);
-    if (fits)
-        device->used_bytes += rounded;
-    pthread_mutex_unlock(&device->lock);
-    if (!fits)
+    if (!mt_size_align(mt_size_max(bytes, 1), ALIGNMENT, &rounded) || !count(device, rounded))
         return out_of_memory(device, bytes, error);
     const cudaError_t result = cudaMalloc(address, rounded);
     int code = 0;
@@ -150,6 +154,44 @@ void mt_cuda_release(struct mt_device *base, void *address)
 
 /* ---- scratch ---- */
 
+/* Another program may take memory at the same moment: more than this is not the handles'. */
+#define MOST_HANDLE_BYTES ((size_t)512 << 20)
+
+static size_t unused_bytes(void)
+{
+    size_t available = 0, total = 0;
+    if (cudaMemGetInfo(&available, &total) != cudaSuccess)
+        cudaGetLastError();
+    return available;
+}
+
+/* The handles, and their memory counted: at least what plans set aside, more where they are found to take
+ * more. */
+static int open_handles(struct mt_cuda_device *device, struct mt_cuda_scratch *scratch,
+                        struct mt_error *error)
+{
+    const size_t planned = mt_cuda_handle_bytes(device->total_bytes, device->limit_bytes);
+    const size_t before = unused_bytes();
+    scratch->products = mt_cuda_products_open(device, scratch->address + MT_CUDA_PARTS_BYTES, error);
+    if (!scratch->products)
+        return error->code;
+    const size_t after = unused_bytes(), taken = before > after ? before - after : 0;
+    const size_t bytes = mt_size_max(planned, taken <= MOST_HANDLE_BYTES ? taken : 0);
+    if (!count(device, bytes))
+        return out_of_memory(device, bytes, error);
+    pthread_mutex_lock(&device->lock);
+    device->own_bytes += MT_CUDA_PARTS_BYTES + device->blas_bytes + bytes;
+    pthread_mutex_unlock(&device->lock);
+    return 0;
+}
+
+static void free_scratch(struct mt_cuda_device *device, struct mt_cuda_scratch *scratch)
+{
+    mt_cuda_products_free(scratch->products);
+    mt_cuda_release(&device->base, scratch->address);
+    free(scratch);
+}
+
 struct mt_cuda_scratch *mt_cuda_scratch_take(struct mt_cuda_device *device, struct mt_error *error)
 {
     pthread_mutex_lock(&device->lock);
@@ -170,6 +212,10 @@ struct mt_cuda_scratch *mt_cuda_scratch_take(struct mt_cuda_device *device, stru
         return NULL;
     }
     scratch->address = static_cast<char *>(address);
+    if (open_handles(device, scratch, error)) {
+        free_scratch(device, scratch);
+        return NULL;
+    }
     return scratch;
 }
 
@@ -290,8 +336,7 @@ void mt_cuda_memory_free(struct mt_cuda_device *device)
     while (device->scratch) {
         struct mt_cuda_scratch *scratch = device->scratch;
         device->scratch = scratch->next;
-        mt_cuda_release(&device->base, scratch->address);
-        free(scratch);
+        free_scratch(device, scratch);
     }
     while (device->blocks) {
         struct mt_cuda_block *block = device->blocks;

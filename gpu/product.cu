@@ -2,8 +2,10 @@
  *
  * Our matrices are row-major and the library's column-major: c = op(a) op(b) is given to it as the transposed
  * product, b first. Sums are in fp32 (plain fp32 multiplication for fp32 operands, no TF32), results rounded
- * once. Each stream has handles and a workspace of its own, and the algorithm for a shape is asked for once
- * and remembered, so that the same products in the same order give the same bits.
+ * once. Each computing stream has handles and a workspace of its own, which stand in its scratch, and the
+ * algorithm for a shape is asked for once and remembered, so that the same products in the same order give
+ * the same bits. The handles are made when the device opens: they take memory of the device, which must be
+ * known before the rest is given out, and time, which must not be a step's.
  */
 #include "gpu/cuda.h"
 
@@ -51,24 +53,19 @@ void mt_cuda_products_free(struct mt_cuda_products *products)
     free(products);
 }
 
-/* With the stream's lock held. */
-static struct mt_cuda_products *open_products(struct mt_stream *stream, char *scratch)
+struct mt_cuda_products *mt_cuda_products_open(struct mt_cuda_device *device, void *workspace,
+                                               struct mt_error *error)
 {
-    struct mt_cuda_device *device = stream->device;
     struct mt_cuda_products *products = static_cast<struct mt_cuda_products *>(calloc(1, sizeof *products));
     if (!products) {
-        mt_cuda_fail(device, "no host memory for the products of stream %s", stream->name);
+        mt_cuda_error(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for the handles of cuBLAS");
         return NULL;
     }
-    products->workspace = scratch + MT_CUDA_PARTS_BYTES;
+    products->workspace = workspace;
     products->workspace_bytes = device->blas_bytes;
     const bool failed =
         mt_cuda_check_blas(device, cublasLtCreate(&products->lt), "opening cuBLASLt") ||
         mt_cuda_check_blas(device, cublasCreate(&products->blas), "opening cuBLAS") ||
-        mt_cuda_check_blas(device, cublasSetStream(products->blas, stream->handle), "opening cuBLAS") ||
-        mt_cuda_check_blas(device,
-                           cublasSetWorkspace(products->blas, products->workspace, products->workspace_bytes),
-                           "opening cuBLAS") ||
         mt_cuda_check_blas(
             device,
             cublasSetMathMode(products->blas,
@@ -77,9 +74,23 @@ static struct mt_cuda_products *open_products(struct mt_stream *stream, char *sc
             "opening cuBLAS");
     if (failed) {
         mt_cuda_products_free(products);
+        mt_cuda_report(device, error);
         return NULL;
     }
     return products;
+}
+
+int mt_cuda_products_use(struct mt_cuda_products *products, struct mt_stream *stream)
+{
+    struct mt_cuda_device *device = stream->device;
+    /* A new stream makes cuBLAS take its own workspace again. */
+    const int code =
+        mt_cuda_check_blas(device, cublasSetStream(products->blas, stream->handle), "giving cuBLAS a stream");
+    return code ? code
+                : mt_cuda_check_blas(
+                      device,
+                      cublasSetWorkspace(products->blas, products->workspace, products->workspace_bytes),
+                      "giving cuBLAS its workspace");
 }
 
 /* The largest power of two up to 256 that divides an address. */
@@ -243,30 +254,26 @@ static cublasStatus_t multiply_batch(struct mt_cuda_products *products, const st
 static cublasStatus_t multiply(struct mt_stream *stream, const struct mt_cuda_product *p, bool *bias_left)
 {
     struct descriptors descriptors = {};
+    struct mt_cuda_products *products = stream->scratch->products;
     if (p->batch > 1)
-        return multiply_batch(stream->products, p);
-    cublasStatus_t status = multiply_one(stream, stream->products, p, &descriptors);
+        return multiply_batch(products, p);
+    cublasStatus_t status = multiply_one(stream, products, p, &descriptors);
     free_descriptors(&descriptors);
     if (status != CUBLAS_STATUS_NOT_SUPPORTED)
         return status;
     struct mt_cuda_product alone = *p;
     alone.batch = 1;
     *bias_left = p->bias != NULL;
-    return multiply_batch(stream->products, &alone);
+    return multiply_batch(products, &alone);
 }
 
 int mt_cuda_multiply(struct mt_stream *stream, const struct mt_cuda_product *product, const char *operation)
 {
-    char *scratch = reinterpret_cast<char *>(mt_cuda_parts(stream));
-    if (!scratch)
+    if (!mt_cuda_parts(stream))
         return -EIO;
-    int code = -EIO;
     bool bias_left = false;
     pthread_mutex_lock(&stream->lock);
-    if (!stream->products)
-        stream->products = open_products(stream, scratch);
-    if (stream->products)
-        code = mt_cuda_check_blas(stream->device, multiply(stream, product, &bias_left), operation);
+    const int code = mt_cuda_check_blas(stream->device, multiply(stream, product, &bias_left), operation);
     pthread_mutex_unlock(&stream->lock);
     return code || !bias_left ? code : mt_cuda_add_bias(stream, product, operation);
 }

@@ -23,9 +23,13 @@ float *mt_cuda_parts(struct mt_stream *stream)
     pthread_mutex_lock(&stream->lock);
     if (!stream->scratch) {
         struct mt_error error;
-        stream->scratch = mt_cuda_scratch_take(stream->device, &error);
-        if (!stream->scratch)
+        struct mt_cuda_scratch *scratch = mt_cuda_scratch_take(stream->device, &error);
+        if (!scratch)
             mt_cuda_fail(stream->device, "stream %s: %s", stream->name, error.message);
+        else if (mt_cuda_products_use(scratch->products, stream))
+            mt_cuda_scratch_give(stream->device, scratch);
+        else
+            stream->scratch = scratch;
     }
     char *address = stream->scratch ? stream->scratch->address : NULL;
     pthread_mutex_unlock(&stream->lock);
@@ -62,7 +66,6 @@ void mt_cuda_stream_destroy(struct mt_stream *stream)
         return;
     mt_cuda_enter(stream->device);
     mt_cuda_check(stream->device, cudaStreamSynchronize(stream->handle), "waiting for a stream");
-    mt_cuda_products_free(stream->products);
     mt_cuda_check(stream->device, cudaStreamDestroy(stream->handle), "ending a stream");
     mt_cuda_scratch_give(stream->device, stream->scratch);
     pthread_mutex_destroy(&stream->lock);
@@ -98,8 +101,10 @@ int mt_cuda_event_create(struct mt_device *base, struct mt_event **event_out, st
     if (!event)
         return mt_cuda_error(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for an event");
     event->device = device;
-    if (mt_cuda_check(device, cudaEventCreateWithFlags(&event->handle, cudaEventDisableTiming),
-                      "creating an event")) {
+    /* Blocking: whoever waits for it sleeps and leaves its core to the updates (device.cu says more). */
+    if (mt_cuda_check(
+            device, cudaEventCreateWithFlags(&event->handle, cudaEventDisableTiming | cudaEventBlockingSync),
+            "creating an event")) {
         free(event);
         return mt_cuda_report(device, error);
     }

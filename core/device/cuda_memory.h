@@ -9,7 +9,7 @@
 #include "core/base/size.h"
 #include "core/device/device.h"
 
-/* ---- a computing stream's scratch block: parts of sums, then cuBLAS's workspace ---- */
+/* ---- what a computing stream takes: parts of sums, cuBLAS's workspace, the libraries' handles ---- */
 
 /* Partial sums of reductions: their number is cut by shape so that they fit. */
 #define MT_CUDA_PARTS_BYTES ((size_t)8 << 20)
@@ -22,9 +22,17 @@ static inline size_t mt_cuda_blas_bytes(size_t total_bytes, size_t limit_bytes)
     return mt_size_min((size_t)32 << 20, room / 64 & ~(size_t)0xffff);
 }
 
+/* Set aside for what the handles of cuBLAS and cuBLASLt take on the device by themselves. It depends on the
+ * library and the card; where they are found to take more, as much is counted. */
+static inline size_t mt_cuda_handle_bytes(size_t total_bytes, size_t limit_bytes)
+{
+    return 2 * mt_cuda_blas_bytes(total_bytes, limit_bytes);
+}
+
 static inline size_t mt_cuda_scratch_bytes(size_t total_bytes, size_t limit_bytes)
 {
-    return MT_CUDA_PARTS_BYTES + mt_cuda_blas_bytes(total_bytes, limit_bytes);
+    return MT_CUDA_PARTS_BYTES + mt_cuda_blas_bytes(total_bytes, limit_bytes) +
+           mt_cuda_handle_bytes(total_bytes, limit_bytes);
 }
 
 /* ---- attention's workspace ---- */

@@ -46,6 +46,7 @@ struct mt_device_info {
     char kernel_set[64]; /* named in checkpoints: resuming on another one changes bits, and says so */
     size_t total_bytes;  /* memory of the device; of the host for the CPU */
     size_t free_bytes;   /* now */
+    size_t own_bytes;    /* in use by the device itself: workspaces, handles of libraries */
     bool host_memory;    /* device memory is the host's: slabs are bound in place, copies are not needed */
     bool supports_bf16;
     bool simulated; /* computes nothing, and its memory, host memory included, is not there: for planning */

@@ -8,6 +8,7 @@ struct cublasContext {
     void *workspace;
     size_t workspace_bytes;
     cublasMath_t mode;
+    int device;
 };
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
@@ -18,12 +19,17 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
         return (cublasStatus_t)injected;
     if (sim_ready())
         return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!sim_memory_take(sim_current_device(), sim_env()->library_bytes))
+        return CUBLAS_STATUS_ALLOC_FAILED;
     *handle = new cublasContext();
+    (*handle)->device = sim_current_device();
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
 {
+    if (handle)
+        sim_memory_give(handle->device, sim_env()->library_bytes);
     delete handle;
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -5,7 +5,8 @@
 #include <string.h>
 
 static __thread int current_device;
-static uint32_t peers[SIM_MAX_DEVICES]; /* bit p of peers[d]: d reaches p */
+static uint32_t peers[SIM_MAX_DEVICES];     /* bit p of peers[d]: d reaches p */
+static uint32_t schedules[SIM_MAX_DEVICES]; /* how threads wait for it: cudaDeviceSchedule... */
 
 #define SHARED_PER_BLOCK ((size_t)48 << 10)
 #define SHARED_PER_BLOCK_OPTIN ((size_t)99 << 10) /* what all of sm_80 to sm_120 have */
@@ -69,15 +70,27 @@ cudaError_t cudaSetDevice(int device)
     return cudaSuccess;
 }
 
-cudaError_t cudaInitDevice(int device, unsigned int, unsigned int)
+bool sim_waits_sleep(int device)
 {
-    const cudaError_t error = sim_ready();
-    return sim_error(error ? error : is_device(device) ? cudaSuccess : cudaErrorInvalidDevice);
+    return __atomic_load_n(&schedules[device], __ATOMIC_RELAXED) == cudaDeviceScheduleBlockingSync;
 }
 
-cudaError_t cudaSetDeviceFlags(unsigned int)
+cudaError_t cudaInitDevice(int device, unsigned int device_flags, unsigned int flags)
 {
-    return sim_error(sim_ready());
+    const cudaError_t error = sim_ready();
+    if (error || !is_device(device))
+        return sim_error(error ? error : cudaErrorInvalidDevice);
+    if (flags == cudaInitDeviceFlagsAreValid)
+        __atomic_store_n(&schedules[device], device_flags, __ATOMIC_RELAXED);
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDeviceFlags(unsigned int flags)
+{
+    const cudaError_t error = sim_ready();
+    if (!error)
+        __atomic_store_n(&schedules[current_device], flags, __ATOMIC_RELAXED);
+    return sim_error(error);
 }
 
 cudaError_t cudaGetDevice(int *device)

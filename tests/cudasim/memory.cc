@@ -265,6 +265,26 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
     return cudaSuccess;
 }
 
+/* What a library takes for itself: counted, and nothing else. */
+bool sim_memory_take(int device, size_t bytes)
+{
+    struct book *all = the_book();
+    sim_take(&all->lock);
+    const bool fits = bytes <= sim_env()->memory_bytes - all->device_bytes[device];
+    if (fits)
+        all->device_bytes[device] += bytes;
+    sim_give(&all->lock);
+    return fits;
+}
+
+void sim_memory_give(int device, size_t bytes)
+{
+    struct book *all = the_book();
+    sim_take(&all->lock);
+    all->device_bytes[device] -= bytes;
+    sim_give(&all->lock);
+}
+
 /* ---- memory in the order of a stream ---- */
 
 static void release_later(cudaStream_t, void *arguments)

@@ -82,8 +82,9 @@ struct sim_settings {
     uint32_t delay_microseconds; /* each operation starts after a pause of at most so long */
     size_t pinned_limit_bytes;
     enum sim_pageable pageable;
-    bool racecheck; /* each CUDA thread is a thread to ThreadSanitizer */
-    bool backward;  /* blocks and threads are started last first */
+    bool racecheck;       /* each CUDA thread is a thread to ThreadSanitizer */
+    bool backward;        /* blocks and threads are started last first */
+    size_t library_bytes; /* device memory that a cuBLAS handle takes */
     int compute_major, compute_minor;
     int driver_version;
 };
@@ -141,10 +142,15 @@ SIM_API void sim_memory_describe(const void *address, char *text, size_t bytes);
 /* True when the whole range is memory of a device; else reports, naming the caller and the operand. */
 SIM_API bool sim_memory_on_device(const char *call, const char *operand, const void *address, size_t bytes);
 SIM_API cudaError_t sim_memory_release(void *address, const char *call);
+/* Counts memory of the device as taken; false: there is not so much. */
+SIM_API bool sim_memory_take(int device, size_t bytes);
+SIM_API void sim_memory_give(int device, size_t bytes);
 
 /* ---- device.cc ---- */
 
 SIM_API int sim_current_device(void);
+/* Whether threads that wait for the device sleep (cudaDeviceScheduleBlockingSync); else they spin. */
+SIM_API bool sim_waits_sleep(int device);
 /* cudaSuccess, or why nothing can be done (no device, no driver, a sticky error). */
 SIM_API cudaError_t sim_ready(void);
 

@@ -258,6 +258,14 @@ static void record_wait(struct sim_record *record)
         sim_futex_wait(&record->done, 0);
 }
 
+/* As the host does: unless it was asked to sleep, it burns its core until the record is done. */
+static void record_wait_on_host(struct sim_record *record, bool sleeps)
+{
+    while (!sleeps && !record_done(record))
+        continue;
+    record_wait(record);
+}
+
 static void run_record(cudaStream_t, void *arguments)
 {
     struct sim_record *record = *(struct sim_record **)arguments;
@@ -360,7 +368,7 @@ static void synchronize(cudaStream_t stream)
 {
     struct sim_record *record = record_new(2);
     push(stream, run_record, true, &record, sizeof record);
-    record_wait(record);
+    record_wait_on_host(record, sim_waits_sleep(stream->device));
     record_drop(record);
 }
 
@@ -499,7 +507,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
         return sim_error(cudaErrorInvalidResourceHandle);
     struct sim_record *record = take_latest(event);
     if (record) {
-        record_wait(record);
+        record_wait_on_host(record, event->flags & cudaEventBlockingSync);
         record_drop(record);
     }
     return sim_error(sim_sticky());

@@ -103,6 +103,7 @@ struct cudaPointerAttributes {
 #define cudaDeviceScheduleSpin 0x01
 #define cudaDeviceScheduleYield 0x02
 #define cudaDeviceScheduleBlockingSync 0x04
+#define cudaInitDeviceFlagsAreValid 0x01
 
 typedef struct CUuuid_st {
     char bytes[16];

@@ -1,0 +1,204 @@
+/* What the CUDA device owes beside right numbers ($MEGATRAIN_CUDA_MODULE, else the simulated one): what it
+ * takes for itself is taken and counted when it opens, and whoever waits for it sleeps. */
+#include "core/base/time.h"
+#include "core/device/cuda_memory.h"
+#include "core/device/module.h"
+#include "tests/unit/device/device_support.h"
+
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+
+static const struct mt_cuda_module *module_or_skip(void)
+{
+    const struct mt_cuda_module *module = NULL;
+    int devices = 0;
+    const char *build = getenv("MT_BUILD");
+    char simulated[1024];
+    snprintf(simulated, sizeof simulated, "%s/megatrain-cudasim.so", build ? build : "build");
+    setenv("MEGATRAIN_CUDA_MODULE", simulated, 0);
+    if (mt_cuda_module_load(&module, NULL) || module->count(&devices, NULL) || !devices)
+        mt_test_skip("needs a CUDA module with a device");
+    return module;
+}
+
+static int open_with_limit(size_t limit, struct mt_device **device, struct mt_device_info *info,
+                           struct mt_error *error)
+{
+    const struct mt_cuda_open_options options = {.memory_limit_bytes = limit};
+    const int code = module_or_skip()->open(0, &options, device, error);
+    if (!code)
+        (*device)->api->info(*device, info);
+    return code;
+}
+
+static void multiply(struct mt_device *device)
+{
+    struct mt_stream *stream;
+    struct mt_error error = {0};
+    void *memory;
+    mt_assert_ok(device->api->stream_create(device, "compute", &stream, &error), &error);
+    mt_assert_ok(device->api->allocate(device, 3 * 64 * 64 * sizeof(float), &memory, &error), &error);
+    float *const at = memory;
+    assert_int_equal(device->api->fill_zero(stream, memory, (size_t)3 * 64 * 64 * sizeof(float)), 0);
+    const struct mt_linear_args product = {.x = at,
+                                           .weight = at + 64 * 64,
+                                           .y = at + 2 * 64 * 64,
+                                           .tokens = 64,
+                                           .in_features = 64,
+                                           .out_features = 64,
+                                           .dtype = MT_F32};
+    assert_int_equal(device->api->linear(stream, &product), 0);
+    mt_assert_ok(device->api->stream_synchronize(stream, &error), &error);
+    device->api->release(device, memory);
+    device->api->stream_destroy(stream);
+}
+
+/* Nothing is left for the first product to take. */
+static void libraries_are_opened_and_counted_with_the_device(void **state)
+{
+    (void)state;
+    const struct mt_cuda_module *module = module_or_skip();
+    struct mt_cuda_device_description closed, opened, later;
+    struct mt_device *device;
+    struct mt_device_info info, after;
+    struct mt_error error = {0};
+    const size_t limit = 512 * MIB;
+    mt_assert_ok(module->describe(0, &closed, &error), &error);
+    mt_assert_ok(open_with_limit(limit, &device, &info, &error), &error);
+    mt_assert_ok(module->describe(0, &opened, &error), &error);
+    assert_true(info.own_bytes >= mt_cuda_scratch_bytes(closed.total_bytes, limit));
+    assert_int_equal(info.free_bytes, limit - info.own_bytes);
+    multiply(device);
+    device->api->info(device, &after);
+    mt_assert_ok(module->describe(0, &later, &error), &error);
+    assert_int_equal(after.own_bytes, info.own_bytes);
+    assert_int_equal(after.free_bytes, info.free_bytes);
+    if (module->simulated) { /* a real device also loads the product's code */
+        assert_true(closed.free_bytes - opened.free_bytes > MT_CUDA_PARTS_BYTES);
+        assert_int_equal(later.free_bytes, opened.free_bytes);
+    }
+    mt_device_close(device);
+}
+
+/* ---- in a process of its own, with settings of the simulated device ---- */
+
+static int handles_take_more_than_planned(void)
+{
+    struct mt_device *device;
+    struct mt_device_info info;
+    struct mt_error error = {0};
+    const size_t limit = 256 * MIB, total = (size_t)1 << 30;
+    if (open_with_limit(limit, &device, &info, &error))
+        return 1;
+    const size_t counted = MT_CUDA_PARTS_BYTES + mt_cuda_blas_bytes(total, limit) + 40 * MIB;
+    mt_device_close(device);
+    return info.own_bytes != counted || info.free_bytes != limit - counted;
+}
+
+static int handles_do_not_fit(void)
+{
+    struct mt_device *device;
+    struct mt_device_info info;
+    struct mt_error error = {0};
+    return open_with_limit(30 * MIB, &device, &info, &error) != -ENOMEM ||
+           error.reason != MT_REASON_OUT_OF_MEMORY || !strstr(error.message, "40.0 MiB");
+}
+
+static int cublas_cannot_be_opened(void)
+{
+    struct mt_device *device;
+    struct mt_device_info info;
+    struct mt_error error = {0};
+    return open_with_limit(0, &device, &info, &error) != -EIO ||
+           !strstr(error.message, "opening cuBLAS failed") || !strstr(error.message, "found no memory");
+}
+
+static const struct {
+    const char *name, *variable, *value;
+    int (*run)(void);
+} children[] = {
+    {"more", "CUDASIM_LIBRARY_MEMORY", "40M", handles_take_more_than_planned},
+    {"small", "CUDASIM_LIBRARY_MEMORY", "40M", handles_do_not_fit},
+    {"failing", "CUDASIM_FAIL", "cublasCreate:1", cublas_cannot_be_opened},
+    {"full", "CUDASIM_LIBRARY_MEMORY", "2G", cublas_cannot_be_opened},
+};
+
+static void libraries_that_take_much_or_fail_are_told_at_the_start(void **state)
+{
+    (void)state;
+    if (!module_or_skip()->simulated)
+        mt_test_skip("needs the simulated device");
+    for (size_t i = 0; i < sizeof children / sizeof *children; i++) {
+        int status;
+        fflush(NULL);
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            setenv(children[i].variable, children[i].value, 1);
+            execl("/proc/self/exe", "test_cuda", children[i].name, (char *)NULL);
+            _exit(99);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (!WIFEXITED(status) || WEXITSTATUS(status))
+            fail_msg("%s: status %#x", children[i].name, (unsigned)status);
+    }
+}
+
+/* ---- waiting ---- */
+
+#define PAUSE_SECONDS 0.3
+
+static void pause_in_stream(void *context)
+{
+    (void)context;
+    const struct timespec time = {.tv_nsec = (long)(PAUSE_SECONDS * 1e9)};
+    nanosleep(&time, NULL);
+}
+
+static double core_seconds(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static void who_waits_leaves_its_core_to_others(void **state)
+{
+    (void)state;
+    struct mt_device *device;
+    struct mt_stream *stream;
+    struct mt_event *event;
+    struct mt_error error = {0};
+    mt_assert_ok(module_or_skip()->open(0, NULL, &device, &error), &error);
+    mt_assert_ok(device->api->stream_create(device, "paused", &stream, &error), &error);
+    mt_assert_ok(device->api->event_create(device, &event, &error), &error);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(device->api->stream_host_function(stream, pause_in_stream, NULL), 0);
+        assert_int_equal(device->api->event_record(event, stream), 0);
+        const double core = core_seconds(), start = mt_time_monotonic();
+        mt_assert_ok(round ? device->api->stream_synchronize(stream, &error)
+                           : device->api->event_synchronize(event, &error),
+                     &error);
+        assert_true(mt_time_monotonic() - start > PAUSE_SECONDS / 2);
+        assert_true(core_seconds() - core < PAUSE_SECONDS / 4);
+    }
+    device->api->event_destroy(event);
+    device->api->stream_destroy(stream);
+    mt_device_close(device);
+}
+
+int main(int argc, char **argv)
+{
+    for (size_t i = 0; i < sizeof children / sizeof *children; i++)
+        if (argc > 1 && !strcmp(argv[1], children[i].name))
+            return children[i].run();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(libraries_are_opened_and_counted_with_the_device),
+        cmocka_unit_test(libraries_that_take_much_or_fail_are_told_at_the_start),
+        cmocka_unit_test(who_waits_leaves_its_core_to_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
