@@ -21,9 +21,15 @@ struct mt_collective {
     struct mt_cuda_device *device;
     int rank, ranks;
     double timeout_seconds;
-    pthread_mutex_t lock; /* of comm: an abort may come from any thread */
+    pthread_mutex_t lock; /* of what follows: an abort may come from any thread */
     ncclComm_t comm;      /* NULL: aborted */
+    bool late;            /* aborted because a call stayed in progress */
 };
+
+/* Of the calling thread's group, whose operations NCCL starts at its end. More are refused. */
+#define MAX_GROUPED 64
+static thread_local int group_depth, num_grouped;
+static thread_local struct mt_collective *grouped[MAX_GROUPED];
 
 static struct {
     decltype(&::ncclGetUniqueId) ncclGetUniqueId;
@@ -236,17 +242,31 @@ static void leave(struct mt_collective *collective)
     free(collective);
 }
 
-/* Before a call of the library: what is still in progress must be over. With the lock held on success. */
+/* "In progress" means that the library has not yet put the operation into the stream: what was put there next
+ * would come before it. So nobody goes on until it is there; when the time is up nobody ever will. */
+static int settled(struct mt_collective *collective, ncclResult_t result)
+{
+    if (result == ncclInProgress)
+        result = settle(collective, collective->timeout_seconds);
+    if (result != ncclInProgress)
+        return result == ncclSuccess ? 0 : -EIO;
+    pthread_mutex_lock(&collective->lock);
+    collective->late = true;
+    pthread_mutex_unlock(&collective->lock);
+    abort_collective(collective);
+    return -ETIMEDOUT;
+}
+
+/* Before a call of the library, with the lock held on success. */
 static int begin(struct mt_collective *collective, struct mt_stream *stream, const void *to, const void *from,
                  enum mt_dtype dtype)
 {
     if (!to || !from || !mt_cuda_data_dtype(dtype))
         return -EINVAL;
-    const int code = mt_cuda_begin(stream);
+    int code = mt_cuda_begin(stream);
+    code = code ? code : settled(collective, state_of(collective));
     if (code)
         return code;
-    if (settle(collective, collective->timeout_seconds) != ncclSuccess)
-        return -EIO;
     pthread_mutex_lock(&collective->lock);
     if (collective->comm)
         return 0;
@@ -257,6 +277,15 @@ static int begin(struct mt_collective *collective, struct mt_stream *stream, con
 static int end(struct mt_collective *collective, ncclResult_t result)
 {
     pthread_mutex_unlock(&collective->lock);
+    if (!group_depth)
+        return settled(collective, result);
+    bool known = false;
+    for (int i = 0; i < num_grouped; i++)
+        known = known || grouped[i] == collective;
+    if (!known && num_grouped == MAX_GROUPED)
+        return -EIO;
+    if (!known)
+        grouped[num_grouped++] = collective;
     return result == ncclSuccess || result == ncclInProgress ? 0 : -EIO;
 }
 
@@ -305,13 +334,26 @@ static int broadcast(struct mt_collective *collective, struct mt_stream *stream,
 
 static int group_begin(void)
 {
-    return need_nccl(NULL) || nccl.ncclGroupStart() != ncclSuccess ? -EIO : 0;
+    if (need_nccl(NULL) || nccl.ncclGroupStart() != ncclSuccess)
+        return -EIO;
+    group_depth++;
+    return 0;
 }
 
 static int group_end(void)
 {
+    if (!group_depth)
+        return -EINVAL;
     const ncclResult_t result = nccl.ncclGroupEnd();
-    return result == ncclSuccess || result == ncclInProgress ? 0 : -EIO;
+    int code = result == ncclSuccess || result == ncclInProgress ? 0 : -EIO;
+    if (--group_depth)
+        return code;
+    for (int i = 0; i < num_grouped; i++) {
+        const int one = settled(grouped[i], state_of(grouped[i]));
+        code = code ? code : one;
+    }
+    num_grouped = 0;
+    return code;
 }
 
 static int wait_for(struct mt_collective *collective, struct mt_stream *stream, double timeout_seconds,
@@ -326,7 +368,12 @@ static int wait_for(struct mt_collective *collective, struct mt_stream *stream, 
     for (;;) {
         const ncclResult_t state = state_of(collective);
         if (state != ncclSuccess && state != ncclInProgress) {
-            const int code = explain(collective, state, "a collective operation", error);
+            pthread_mutex_lock(&collective->lock);
+            const bool late = collective->late;
+            pthread_mutex_unlock(&collective->lock);
+            const int code =
+                late ? timed_out(collective, collective->timeout_seconds, "a collective operation", error)
+                     : explain(collective, state, "a collective operation", error);
             abort_collective(collective);
             return code;
         }

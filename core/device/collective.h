@@ -1,8 +1,8 @@
 /* Collective operations between devices, one rank a device.
  *
- * A communicator belongs to one rank; its operations are put into a stream and return at once, like those of
- * device.h. All ranks of a communicator must put the same operations of the same sizes in the same order.
- * Sums are in the order that the library fixes for the number of ranks: same ranks, same bits.
+ * A communicator belongs to one rank; its operations are put into a stream and return when they stand there,
+ * like those of device.h. All ranks of a communicator must put the same operations of the same sizes in the
+ * same order. Sums are in the order that the library fixes for the number of ranks: same ranks, same bits.
  *
  * A rank that does not come leaves the others waiting: `wait` gives up after a time and aborts, so that a job
  * ends with a sentence instead of hanging. After an abort the communicator is of no more use but to be freed.
@@ -38,7 +38,8 @@ struct mt_collective_api {
     void (*leave)(struct mt_collective *collective); /* all its operations must be over; NULL is allowed */
 
     /* `count` elements of MT_F32 or MT_BF16 in all of them; `to` may be `from` where the sizes allow it.
-     * bf16 is summed in fp32 inside the library where it can. Errors: -EINVAL, -EIO (aborted or failed). */
+     * bf16 is summed in fp32 inside the library where it can. Errors: -EINVAL, -EIO (aborted or failed),
+     * -ETIMEDOUT (the library did not get it into the stream; aborted); `wait` has the sentence. */
 
     /* to[count] = sum over ranks of from[count]. */
     int (*all_reduce)(struct mt_collective *, struct mt_stream *, void *to, const void *from, size_t count,
@@ -54,7 +55,8 @@ struct mt_collective_api {
     int (*broadcast)(struct mt_collective *, struct mt_stream *, void *to, const void *from, size_t count,
                      int root, enum mt_dtype dtype);
 
-    /* Several operations as one: the library may overlap them. Calls nest in pairs. */
+    /* Several operations as one: the library may overlap them. Calls nest in pairs; the outermost end puts
+     * them into their streams, with the errors of operations. */
     int (*group_begin)(void);
     int (*group_end)(void);
 

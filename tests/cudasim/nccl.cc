@@ -56,7 +56,7 @@ struct ncclComm {
     struct world *world;
     int rank, device;
     uint64_t started;
-    uint32_t aborted;
+    uint32_t aborted, in_progress;
     bool blocking;
 };
 
@@ -65,6 +65,7 @@ static struct world *worlds;
 static __thread int group_depth;
 static __thread struct ncclComm *pending[MAX_PENDING]; /* joined within a group, waited for at its end */
 static __thread int num_pending;
+static __thread struct later_call *grouped; /* within a group: made after its end; the newest first */
 static __thread char last_error[256];
 
 static ncclResult_t failed(ncclResult_t result, const char *format, ...)
@@ -218,7 +219,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
         return failed(ncclInvalidUsage,
                       "rank %d of %d on device %d: that rank or that device is there already", rank, size,
                       device);
-    struct ncclComm *made = new ncclComm{world, rank, device, 0, 0, !config || config->blocking != 0};
+    struct ncclComm *made = new ncclComm{world, rank, device, 0, 0, 0, !config || config->blocking != 0};
     *comm = made;
     __atomic_add_fetch(&world->joined, 1, __ATOMIC_ACQ_REL);
     changed(world);
@@ -237,8 +238,114 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int size, ncclUniqueId id, int r
     return ncclCommInitRankConfig(comm, size, id, rank, NULL);
 }
 
+/* ---- calls that are in progress ---- */
+
+struct later_call {
+    struct collective collective;
+    cudaStream_t stream; /* NULL: the communicator is finalized */
+    struct later_call *next;
+};
+
+static bool made_later(const struct ncclComm *comm)
+{
+    return !comm->blocking && sim_env()->progress_microseconds;
+}
+
+static bool in_progress(struct ncclComm *comm)
+{
+    return __atomic_load_n(&comm->in_progress, __ATOMIC_ACQUIRE);
+}
+
+static ncclResult_t too_early(const char *call)
+{
+    return failed(ncclInvalidArgument, "%s on a communicator on which a call is still in progress", call);
+}
+
+/* Until all is over that is in progress; the communicator may be freed then. */
+static void wait_for_progress(struct ncclComm *comm)
+{
+    for (;;) {
+        const uint32_t seen = __atomic_load_n(&comm->world->changes, __ATOMIC_SEQ_CST);
+        if (!in_progress(comm))
+            return;
+        sim_futex_wait(&comm->world->changes, seen);
+    }
+}
+
+static void run_collective(cudaStream_t, void *arguments);
+
+/* As the library's own thread does, in the order of the calls. */
+static void make_calls(void *arguments)
+{
+    const struct sim_unseen unseen;
+    for (struct later_call *call = *(struct later_call **)arguments, *next; call; call = next) {
+        struct ncclComm *comm = call->collective.comm;
+        struct world *world = comm->world;
+        int injected;
+        const bool hangs = sim_injected("progress-hangs", 0, &injected);
+        for (;;) {
+            const uint32_t seen = __atomic_load_n(&world->changes, __ATOMIC_SEQ_CST);
+            if (!hangs || __atomic_load_n(&comm->aborted, __ATOMIC_ACQUIRE))
+                break;
+            sim_futex_wait(&world->changes, seen);
+        }
+        if (!call->stream)
+            sim_wait_idle(comm->device);
+        else if (!__atomic_load_n(&comm->aborted, __ATOMIC_ACQUIRE))
+            sim_enqueue(call->stream, kind_names[call->collective.kind], run_collective, false,
+                        &call->collective, sizeof call->collective);
+        next = call->next;
+        free(call);
+        sim_take(&worlds_lock); /* whoever frees the communicator takes it, too */
+        __atomic_sub_fetch(&comm->in_progress, 1, __ATOMIC_ACQ_REL);
+        changed(world);
+        sim_give(&worlds_lock);
+    }
+}
+
+static ncclResult_t answer_in_progress(struct later_call *calls)
+{
+    for (struct later_call *call = calls; call; call = call->next)
+        __atomic_add_fetch(&call->collective.comm->in_progress, 1, __ATOMIC_ACQ_REL);
+    sim_later(sim_env()->progress_microseconds, make_calls, &calls, sizeof calls);
+    return ncclInProgress;
+}
+
+static ncclResult_t call_later(const struct collective *collective, cudaStream_t stream)
+{
+    const struct sim_unseen unseen;
+    struct later_call *call = (struct later_call *)calloc(1, sizeof *call);
+    if (!call)
+        sim_fatal("out of host memory");
+    call->collective = *collective;
+    call->stream = stream;
+    if (!group_depth)
+        return answer_in_progress(call);
+    call->next = grouped;
+    grouped = call;
+    return ncclSuccess;
+}
+
+static ncclResult_t call_grouped(void)
+{
+    struct later_call *calls = NULL;
+    for (struct later_call *next; grouped; grouped = next) {
+        next = grouped->next;
+        grouped->next = calls;
+        calls = grouped;
+    }
+    return calls ? answer_in_progress(calls) : ncclSuccess;
+}
+
+/* ---- the end of communicators, and groups ---- */
+
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
+    if (in_progress(comm))
+        return too_early("ncclCommFinalize");
+    const struct collective nothing = {comm, ALL_REDUCE, NULL, NULL, 0, ncclInt8, ncclSum, 0, 0};
+    if (made_later(comm))
+        return call_later(&nothing, NULL);
     sim_wait_idle(comm->device);
     return ncclSuccess;
 }
@@ -247,6 +354,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     if (!comm)
         return ncclSuccess;
+    if (in_progress(comm))
+        return too_early("ncclCommDestroy");
     sim_wait_idle(comm->device);
     leave(comm);
     return ncclSuccess;
@@ -258,6 +367,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
         return ncclSuccess;
     __atomic_store_n(&comm->aborted, 1, __ATOMIC_SEQ_CST);
     changed(comm->world);
+    wait_for_progress(comm);
     sim_wait_idle(comm->device);
     leave(comm);
     return ncclSuccess;
@@ -266,7 +376,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     *error = (ncclResult_t)__atomic_load_n((uint32_t *)&comm->world->broken, __ATOMIC_ACQUIRE);
-    if (*error == ncclSuccess && !complete(comm))
+    if (*error == ncclSuccess && (!complete(comm) || in_progress(comm)))
         *error = ncclInProgress;
     return ncclSuccess;
 }
@@ -286,7 +396,7 @@ ncclResult_t ncclGroupEnd(void)
     for (int i = 0; i < num_pending; i++)
         wait_for_all(pending[i]);
     num_pending = 0;
-    return ncclSuccess;
+    return call_grouped();
 }
 
 /* ---- the work ---- */
@@ -510,6 +620,8 @@ static ncclResult_t enqueue(enum kind kind, const void *send, void *receive, siz
         return failed(ncclInvalidArgument, "%s: a communicator, a type or a root that is none", call);
     if (!complete(comm) && !group_depth)
         return failed(ncclInvalidUsage, "%s before all ranks have joined", call);
+    if (in_progress(comm))
+        return too_early(call);
     const size_t bytes = count * type_bytes(type), whole = bytes * (size_t)comm->world->size;
     const bool receives = kind != REDUCE || comm->rank == root,
                sends = kind != BROADCAST || comm->rank == root;
@@ -517,6 +629,8 @@ static ncclResult_t enqueue(enum kind kind, const void *send, void *receive, siz
         (receives && !sim_memory_on_device(call, "recvbuff", receive, kind == ALL_GATHER ? whole : bytes)))
         return ncclInvalidArgument;
     const struct collective c = {comm, kind, send, receive, count, type, operation, root, comm->started++};
+    if (made_later(comm))
+        return call_later(&c, stream);
     return sim_enqueue(stream, call, run_collective, false, &c, sizeof c) ? ncclUnhandledCudaError
                                                                           : ncclSuccess;
 }

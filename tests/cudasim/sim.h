@@ -82,9 +82,10 @@ struct sim_settings {
     uint32_t delay_microseconds; /* each operation starts after a pause of at most so long */
     size_t pinned_limit_bytes;
     enum sim_pageable pageable;
-    bool racecheck;       /* each CUDA thread is a thread to ThreadSanitizer */
-    bool backward;        /* blocks and threads are started last first */
-    size_t library_bytes; /* device memory that a cuBLAS handle takes */
+    bool racecheck;                 /* each CUDA thread is a thread to ThreadSanitizer */
+    bool backward;                  /* blocks and threads are started last first */
+    uint32_t progress_microseconds; /* calls of NCCL that need not wait are in progress for at most so long */
+    size_t library_bytes;           /* device memory that a cuBLAS handle takes */
     int compute_major, compute_minor;
     int driver_version;
 };
@@ -166,6 +167,13 @@ SIM_API cudaError_t sim_enqueue(cudaStream_t stream, const char *name, sim_opera
 SIM_API int sim_stream_device(cudaStream_t stream);
 /* Until all that stands in the streams of the device is done; no edge. */
 SIM_API void sim_wait_idle(int device);
+
+/* ---- later.cc ---- */
+
+#define SIM_LATER_BYTES 128
+/* Runs `run(arguments)` on a thread of its own, after a random pause of at most so long. */
+SIM_API void sim_later(uint32_t microseconds, void (*run)(void *arguments), const void *arguments,
+                       size_t bytes);
 
 /* ---- block.cc ---- */
 

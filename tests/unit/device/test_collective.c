@@ -1,10 +1,11 @@
 /* Collective operations between the devices of a CUDA module ($MEGATRAIN_CUDA_MODULE, else the simulated
  * one): ranks are threads of this process, one a device. With fewer than two devices there is nothing to
- * test. */
+ * test. What depends on settings of the simulated device runs in processes of its own. */
 #include "core/device/module.h"
 #include "tests/unit/device/device_support.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { RANKS = 3, COUNT = 1001 };
@@ -21,7 +22,10 @@ struct rank {
     void *whole, *part; /* [ranks, COUNT] and [COUNT] on the device */
     void *host;         /* [ranks, COUNT], pinned */
     bool stays_away;    /* from the operation that the others do */
-    int code;
+    double timeout_seconds;
+    pthread_barrier_t *all_here;
+    int code;      /* of what came last: of `wait` */
+    int operation; /* of the operation itself */
     struct mt_error error;
     const char *wrong;
 };
@@ -68,16 +72,19 @@ static int set_up(struct rank *rank)
 {
     const size_t all = (size_t)rank->ranks * COUNT;
     int r = rank->module->open(rank->number, NULL, &rank->device, &rank->error);
-    if (r)
+    if (r) {
+        pthread_barrier_wait(rank->all_here);
         return r;
+    }
     const struct mt_device_api *api = rank->device->api;
     r = api->stream_create(rank->device, "collective", &rank->stream, &rank->error);
     r = r ? r : api->allocate(rank->device, bytes_of(rank, all), &rank->whole, &rank->error);
     r = r ? r : api->allocate(rank->device, bytes_of(rank, COUNT), &rank->part, &rank->error);
     r = r ? r : api->host_allocate(rank->device, bytes_of(rank, all), &rank->host, NULL, &rank->error);
+    pthread_barrier_wait(rank->all_here); /* joining is timed */
     return r ? r
-             : rank->module->collective->join(rank->device, rank->id, rank->number, rank->ranks, 20,
-                                              &rank->collective, &rank->error);
+             : rank->module->collective->join(rank->device, rank->id, rank->number, rank->ranks,
+                                              rank->timeout_seconds, &rank->collective, &rank->error);
 }
 
 static void tear_down(struct rank *rank)
@@ -156,38 +163,103 @@ static void *run_all_four(void *argument)
     return NULL;
 }
 
+/* One all-reduce, and the wait for it whatever the call said. */
+static void reduce_and_wait(struct rank *rank, double seconds)
+{
+    const struct mt_collective_api *c = rank->module->collective;
+    rank->operation =
+        c->all_reduce(rank->collective, rank->stream, rank->part, rank->part, COUNT, rank->dtype);
+    rank->code = c->wait(rank->collective, rank->stream, seconds, &rank->error);
+}
+
 static void *run_with_one_away(void *argument)
 {
     struct rank *rank = argument;
     const struct mt_collective_api *c = rank->module->collective;
     rank->code = set_up(rank);
     if (!rank->code && !rank->stays_away) {
-        rank->code =
-            c->all_reduce(rank->collective, rank->stream, rank->part, rank->part, COUNT, rank->dtype);
-        rank->code = rank->code ? rank->code : c->wait(rank->collective, rank->stream, 0.5, &rank->error);
+        reduce_and_wait(rank, 0.5);
     } else if (!rank->code) {
         usleep(1500000);
         c->abort(rank->collective);
+        rank->code = c->wait(rank->collective, rank->stream, 0.5, &rank->error);
     }
     tear_down(rank);
     return NULL;
 }
 
-static void on_ranks(void *(*run)(void *argument), enum mt_dtype dtype, struct rank *ranks, int *count)
+static void *run_one(void *argument)
+{
+    struct rank *rank = argument;
+    rank->code = set_up(rank);
+    if (!rank->code)
+        reduce_and_wait(rank, 1);
+    tear_down(rank);
+    return NULL;
+}
+
+/* Nobody waits between the operations: each must stand in the stream before the next one is put there. */
+static int in_a_row(struct rank *rank)
+{
+    const struct mt_collective_api *c = rank->module->collective;
+    const struct mt_device_api *api = rank->device->api;
+    for (size_t i = 0; i < COUNT; i++)
+        put(rank, i, value_of(rank->number, i));
+    int r = api->copy_to_device(rank->stream, rank->part, rank->host, bytes_of(rank, COUNT));
+    r = r ? r : c->all_reduce(rank->collective, rank->stream, rank->part, rank->part, COUNT, rank->dtype);
+    r = r ? r : api->copy(rank->stream, rank->whole, rank->part, bytes_of(rank, COUNT));
+    r = r ? r : c->group_begin();
+    r = r ? r : c->broadcast(rank->collective, rank->stream, rank->whole, rank->whole, COUNT, 1, rank->dtype);
+    r = r ? r : c->all_reduce(rank->collective, rank->stream, rank->part, rank->part, COUNT, rank->dtype);
+    r = r ? r : c->group_end();
+    r = r ? r : api->copy_to_host(rank->stream, rank->host, rank->part, bytes_of(rank, COUNT));
+    r = r ? r : api->stream_synchronize(rank->stream, &rank->error);
+    for (size_t i = 0; i < COUNT && !r; i++)
+        rank->wrong = get(rank, i) == (float)rank->ranks * sum_of(rank, i) ? rank->wrong : "a row of calls";
+    return r;
+}
+
+static void *run_in_a_row(void *argument)
+{
+    struct rank *rank = argument;
+    rank->code = set_up(rank);
+    for (int i = 0; i < 5; i++)
+        rank->code = rank->code ? rank->code : in_a_row(rank);
+    rank->code = rank->code ? rank->code : all_four(rank);
+    tear_down(rank);
+    return NULL;
+}
+
+static void on_ranks(void *(*run)(void *argument), enum mt_dtype dtype, double timeout_seconds,
+                     struct rank *ranks, int *count)
 {
     static struct mt_collective_id id;
+    pthread_barrier_t all_here;
     int devices;
     struct mt_error error = {0};
     const struct mt_cuda_module *module = module_or_skip(&devices);
     mt_assert_ok(module->collective->id_new(&id, &error), &error);
     *count = devices < RANKS ? devices : RANKS;
+    pthread_barrier_init(&all_here, NULL, (unsigned)*count);
     for (int i = 0; i < *count; i++) {
         ranks[i] = (struct rank){.module = module, .id = &id, .number = i, .ranks = *count, .dtype = dtype};
         ranks[i].stays_away = i == *count - 1;
+        ranks[i].timeout_seconds = timeout_seconds;
+        ranks[i].all_here = &all_here;
         assert_int_equal(pthread_create(&ranks[i].thread, NULL, run, &ranks[i]), 0);
     }
     for (int i = 0; i < *count; i++)
         pthread_join(ranks[i].thread, NULL);
+    pthread_barrier_destroy(&all_here);
+}
+
+static void all_are_well(const struct rank *ranks, int count)
+{
+    for (int i = 0; i < count; i++) {
+        mt_assert_ok(ranks[i].code, &ranks[i].error);
+        if (ranks[i].wrong)
+            fail_msg("rank %d: %s gave something else", i, ranks[i].wrong);
+    }
 }
 
 static void sums_and_copies_reach_every_rank(void **state)
@@ -196,12 +268,8 @@ static void sums_and_copies_reach_every_rank(void **state)
     struct rank ranks[RANKS];
     int count;
     for (int type = 0; type < 2; type++) {
-        on_ranks(run_all_four, type ? MT_BF16 : MT_F32, ranks, &count);
-        for (int i = 0; i < count; i++) {
-            mt_assert_ok(ranks[i].code, &ranks[i].error);
-            if (ranks[i].wrong)
-                fail_msg("rank %d: %s gave something else", i, ranks[i].wrong);
-        }
+        on_ranks(run_all_four, type ? MT_BF16 : MT_F32, 20, ranks, &count);
+        all_are_well(ranks, count);
     }
 }
 
@@ -210,12 +278,116 @@ static void who_waits_in_vain_is_told_after_its_time(void **state)
     (void)state;
     struct rank ranks[RANKS];
     int count;
-    on_ranks(run_with_one_away, MT_F32, ranks, &count);
-    assert_int_equal(ranks[count - 1].code, 0);
+    on_ranks(run_with_one_away, MT_F32, 20, ranks, &count);
+    assert_int_equal(ranks[count - 1].code, -EIO);
+    mt_assert_mentions(ranks[count - 1].error.message, "a collective operation was aborted");
     for (int i = 0; i < count - 1; i++) {
-        /* The first whose time is up ends it for the others too. */
-        assert_true(ranks[i].code == -ETIMEDOUT || ranks[i].code == -EIO);
-        mt_assert_mentions(ranks[i].error.message, "rank ");
+        char sentence[64];
+        snprintf(sentence, sizeof sentence, "rank %d of %d waited 0 s", i, count);
+        assert_int_equal(ranks[i].operation, 0);
+        /* Of a real library's ranks the first whose time is up may end it for the others. */
+        if (!ranks[i].module->simulated && ranks[i].code == -EIO)
+            continue;
+        assert_int_equal(ranks[i].code, -ETIMEDOUT);
+        mt_assert_mentions(ranks[i].error.message, sentence);
+    }
+}
+
+/* ---- with settings of the simulated device ---- */
+
+static void calls_in_progress_keep_their_place(void **state)
+{
+    (void)state;
+    struct rank ranks[RANKS];
+    int count;
+    on_ranks(run_in_a_row, MT_F32, 20, ranks, &count);
+    all_are_well(ranks, count);
+}
+
+/* One rank's call stays in progress: that one is told by the call, the others, which wait for it, by theirs.
+ */
+static void a_call_that_stays_in_progress_is_given_up(void **state)
+{
+    (void)state;
+    struct rank ranks[RANKS];
+    int count, stuck = 0;
+    on_ranks(run_one, MT_F32, 3, ranks, &count);
+    for (int i = 0; i < count; i++) {
+        char sentence[64];
+        const bool late = ranks[i].operation != 0;
+        assert_int_equal(ranks[i].operation, late ? -ETIMEDOUT : 0);
+        assert_int_equal(ranks[i].code, -ETIMEDOUT);
+        snprintf(sentence, sizeof sentence, "rank %d of %d waited %d s", i, count, late ? 3 : 1);
+        mt_assert_mentions(ranks[i].error.message, sentence);
+        stuck += late;
+    }
+    assert_int_equal(stuck, 1);
+}
+
+/* One rank's operation breaks: every rank is told so, whether by its call or while it waits. */
+static void an_error_of_one_rank_is_told_on_all(void **state)
+{
+    (void)state;
+    struct rank ranks[RANKS];
+    int count;
+    on_ranks(run_one, MT_F32, 20, ranks, &count);
+    for (int i = 0; i < count; i++) {
+        assert_true(ranks[i].operation == 0 || ranks[i].operation == -EIO);
+        assert_int_equal(ranks[i].code, -EIO);
+        mt_assert_mentions(ranks[i].error.message, "remote process exited");
+    }
+}
+
+static void joining_ends_where_a_call_fails(void **state)
+{
+    (void)state;
+    struct rank ranks[RANKS];
+    int count, failed = 0;
+    on_ranks(run_one, MT_F32, 1, ranks, &count);
+    for (int i = 0; i < count; i++) {
+        const bool failing = ranks[i].code == -EIO;
+        assert_int_equal(ranks[i].code, failing ? -EIO : -ETIMEDOUT);
+        mt_assert_mentions(ranks[i].error.message, failing ? "joining failed in NCCL" : "in joining");
+        failed += failing;
+    }
+    assert_int_equal(failed, 1);
+}
+
+static const struct {
+    const char *name, *settings[2][2];
+    CMUnitTestFunction run;
+} children[] = {
+    {"in progress",
+     {{"CUDASIM_NCCL_PROGRESS_US", "3000"}, {"CUDASIM_SEED", "2"}},
+     calls_in_progress_keep_their_place},
+    {"in progress for ever",
+     {{"CUDASIM_NCCL_PROGRESS_US", "100"}, {"CUDASIM_FAIL", "progress-hangs:1"}},
+     a_call_that_stays_in_progress_is_given_up},
+    {"broken", {{"CUDASIM_FAIL", "collective:2"}}, an_error_of_one_rank_is_told_on_all},
+    {"not joined", {{"CUDASIM_FAIL", "ncclCommInitRank:2"}}, joining_ends_where_a_call_fails},
+};
+
+static void calls_end_whatever_the_library_does(void **state)
+{
+    (void)state;
+    int devices;
+    if (!module_or_skip(&devices)->simulated)
+        mt_test_skip("needs the simulated device");
+    for (size_t i = 0; i < sizeof children / sizeof *children; i++) {
+        int status;
+        fflush(NULL);
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            for (size_t k = 0; k < 2 && children[i].settings[k][0]; k++)
+                setenv(children[i].settings[k][0], children[i].settings[k][1], 1);
+            dup2(STDERR_FILENO, STDOUT_FILENO); /* its cases are not this program's */
+            execl("/proc/self/exe", "test_collective", children[i].name, (char *)NULL);
+            _exit(99);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (!WIFEXITED(status) || WEXITSTATUS(status))
+            fail_msg("%s: status %#x", children[i].name, (unsigned)status);
     }
 }
 
@@ -237,12 +409,19 @@ static void ranks_that_cannot_be_are_refused(void **state)
     mt_device_close(device);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    for (size_t i = 0; i < sizeof children / sizeof *children; i++)
+        if (argc > 1 && !strcmp(argv[1], children[i].name)) {
+            const struct CMUnitTest child[] = {{.name = children[i].name, .test_func = children[i].run}};
+            cmocka_set_message_output(CM_OUTPUT_STDOUT); /* not TAP: test runners would count it */
+            return cmocka_run_group_tests(child, NULL, NULL);
+        }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_and_copies_reach_every_rank),
         cmocka_unit_test(who_waits_in_vain_is_told_after_its_time),
         cmocka_unit_test(ranks_that_cannot_be_are_refused),
+        cmocka_unit_test(calls_end_whatever_the_library_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
