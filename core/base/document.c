@@ -38,12 +38,21 @@ static bool depth_within_bounds(const char *text, size_t bytes, size_t *line, si
     return true;
 }
 
-/* Whole numbers of 19 digits and more as numbers with a fraction: Python writes them of any size (a
- * tokenizer's model_max_length is 1000000000000000019884624838656), and jansson holds 64 bits. malloc'd; NULL
- * when out of memory. */
-static char *with_wide_numbers(const char *text, size_t bytes, size_t *widened_bytes)
+#define WIDE_KEY "\001whole"
+
+/* Whether a whole number of so many digits, without its sign, needs more than 64 bits. */
+static bool is_wide(const char *digits, size_t count, bool negative)
 {
-    char *widened = malloc(bytes + bytes / 19 * 2 + 2), *out = widened;
+    static const char largest[] = "9223372036854775807", smallest[] = "9223372036854775808";
+    return count > 19 || (count == 19 && memcmp(digits, negative ? smallest : largest, 19) > 0);
+}
+
+/* The text with what jansson reads in place of whole numbers that its 64 bits can't hold: numbers with a
+ * fraction, or objects that keep the digits. malloc'd; NULL when out of memory. */
+static char *with_wide_numbers(const char *text, size_t bytes, bool keep_digits, size_t *widened_bytes)
+{
+    /* {"\u0001whole":"digits"} */
+    char *widened = malloc(bytes + bytes / 19 * 20 + 2), *out = widened;
     bool in_string = false;
     for (size_t i = 0; widened && i < bytes;) {
         const char c = text[i];
@@ -51,29 +60,60 @@ static char *with_wide_numbers(const char *text, size_t bytes, size_t *widened_b
             *out++ = text[i++];
         else if (c == '"')
             in_string = !in_string;
-        if (in_string || c < '0' || c > '9') {
+        if (in_string || ((c < '0' || c > '9') && c != '-')) {
             *out++ = text[i++];
             continue;
         }
-        size_t digits = 0;
-        while (i < bytes && text[i] >= '0' && text[i] <= '9') {
-            *out++ = text[i++];
-            digits++;
-        }
+        const size_t begin = i;
+        const bool negative = c == '-';
+        i += negative;
+        const size_t first = i;
+        while (i < bytes && text[i] >= '0' && text[i] <= '9')
+            i++;
+        const size_t digits = i - first;
         const bool whole = i == bytes || !memchr(".eE", text[i], 3);
-        if (whole && digits >= 19) {
-            *out++ = 'e';
-            *out++ = '0';
-        } else if (!whole) { /* its fraction and exponent */
-            while (i < bytes && text[i] && strchr("0123456789.eE+-", text[i]))
-                *out++ = text[i++];
-        }
+        while (!whole && i < bytes && text[i] && strchr("0123456789.eE+-", text[i]))
+            i++; /* its fraction and exponent */
+        const bool wide = whole && digits >= 19 && is_wide(text + first, digits, negative);
+        if (wide && keep_digits)
+            out = stpcpy(out, "{\"\\u0001whole\":\"");
+        memcpy(out, text + begin, i - begin);
+        out += i - begin;
+        if (wide)
+            out = stpcpy(out, keep_digits ? "\"}" : "e0");
     }
     *widened_bytes = widened ? (size_t)(out - widened) : 0;
     return widened;
 }
 
-int mt_json_parse(const char *text, size_t bytes, const char *source, json_t **value, struct mt_error *error)
+static json_t *load(const char *text, size_t bytes, size_t flags, bool keep_digits, json_error_t *why)
+{
+    json_t *value = json_loadb(text, bytes, flags, why);
+    if (value || json_error_code(why) != json_error_numeric_overflow)
+        return value;
+    size_t widened_bytes;
+    mt_autofree char *widened = with_wide_numbers(text, bytes, keep_digits, &widened_bytes);
+    return widened ? json_loadb(widened, widened_bytes, flags, why) : NULL;
+}
+
+json_t *mt_json_load(const char *text, size_t bytes, size_t flags, json_error_t *why)
+{
+    json_error_t unasked;
+    return load(text, bytes, flags, true, why ? why : &unasked);
+}
+
+const char *mt_json_digits(const json_t *value)
+{
+    if (!json_is_object(value) || json_object_size(value) != 1)
+        return NULL;
+    const char *text = json_string_value(json_object_get(value, WIDE_KEY));
+    const char *digits = text && *text == '-' ? text + 1 : text;
+    const size_t count = digits ? strspn(digits, "0123456789") : 0;
+    return count && !digits[count] && *digits != '0' && is_wide(digits, count, digits > text) ? text : NULL;
+}
+
+static int parse(const char *text, size_t bytes, const char *source, bool keep_digits, json_t **value,
+                 struct mt_error *error)
 {
     size_t blank = 0;
     while (blank < bytes && memchr(" \t\r\n", text[blank], 4))
@@ -86,13 +126,7 @@ int mt_json_parse(const char *text, size_t bytes, const char *source, json_t **v
                             "%s: line %zu, column %zu: nested more than %d deep", source, line, column,
                             MAX_DEPTH);
     json_error_t failure;
-    json_t *parsed = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &failure);
-    if (!parsed && json_error_code(&failure) == json_error_numeric_overflow) {
-        size_t widened_bytes;
-        mt_autofree char *widened = with_wide_numbers(text, bytes, &widened_bytes);
-        if (widened)
-            parsed = json_loadb(widened, widened_bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &failure);
-    }
+    json_t *parsed = load(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, keep_digits, &failure);
     if (!parsed && json_error_code(&failure) == json_error_out_of_memory)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory while reading %s",
                             source);
@@ -101,6 +135,17 @@ int mt_json_parse(const char *text, size_t bytes, const char *source, json_t **v
                             failure.line, failure.column, failure.text);
     *value = parsed;
     return 0;
+}
+
+int mt_json_parse(const char *text, size_t bytes, const char *source, json_t **value, struct mt_error *error)
+{
+    return parse(text, bytes, source, false, value, error);
+}
+
+int mt_json_parse_exact(const char *text, size_t bytes, const char *source, json_t **value,
+                        struct mt_error *error)
+{
+    return parse(text, bytes, source, true, value, error);
 }
 
 /* Editors of Windows put a byte order mark before a file's text. */

@@ -15,8 +15,19 @@ struct mt_lines; /* JSON pointer (RFC 6901) -> line, from 1 */
 
 /* JSON text (strict: UTF-8, no duplicate keys, nothing after the value, depth at most 256). A syntax error
  * names line and column. NaN and Infinity are not JSON. `source` is for messages ("job.json", "request
- * body"). */
+ * body"). A whole number beyond 64 bits, which jansson does not hold (Python writes them of any size: a
+ * tokenizer's model_max_length is 1000000000000000019884624838656), is read as one with a fraction. */
 int mt_json_parse(const char *text, size_t bytes, const char *source, json_t **value, struct mt_error *error);
+
+/* What people said, which must come out as it was: the same, but such numbers keep their digits
+ * (mt_json_digits). */
+int mt_json_parse_exact(const char *text, size_t bytes, const char *source, json_t **value,
+                        struct mt_error *error);
+/* jansson's json_loadb, but such numbers keep their digits. `why` may be NULL. */
+json_t *mt_json_load(const char *text, size_t bytes, size_t flags, json_error_t *why);
+/* The digits, with a sign where it is negative, of a whole number beyond 64 bits; NULL for any other value.
+ * It is an object for jansson. */
+const char *mt_json_digits(const json_t *value);
 
 /* YAML text. `lines` (may be NULL) gets the lines of all keys; free with mt_lines_free. `.nan`, `.inf` and
  * `-.inf` become strings of that spelling, so that the validator can refuse them by name. Refused, with the

@@ -202,7 +202,6 @@ int mt_cell_text(const struct mt_value *cell, json_t **text, struct mt_error *er
 
 json_t *mt_cell_json(const struct mt_value *cell)
 {
-    char number[64];
     json_t *json = NULL;
     switch (cell->kind) {
     case MT_VALUE_NULL:
@@ -214,10 +213,7 @@ json_t *mt_cell_json(const struct mt_value *cell)
     case MT_VALUE_TEXT:
         return json_stringn_nocheck(cell->text, cell->bytes);
     case MT_VALUE_NUMBER:
-        if (cell->bytes < sizeof number) {
-            snprintf(number, sizeof number, "%.*s", (int)cell->bytes, cell->text);
-            json = json_loads(number, JSON_DECODE_ANY, NULL);
-        }
+        json = mt_json_load(cell->text, cell->bytes, JSON_DECODE_ANY, NULL);
         return json ? json : json_stringn_nocheck(cell->text, cell->bytes); /* NaN and the like */
     case MT_VALUE_LIST:
         json = json_array();

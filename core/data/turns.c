@@ -1,5 +1,6 @@
 /* Lists of turns as messages: roles by their tags, calls and results of tools, loss weights. */
 #include "core/base/cleanup.h"
+#include "core/base/document.h"
 #include "core/data/conversation_internal.h"
 
 #include <ctype.h>
@@ -107,7 +108,7 @@ static int read_call_text(const json_t *text, json_t *message, struct mt_error *
     const char *start = json_string_value(text), *end = start + json_string_length(text);
     const char *thought = memmem(start, (size_t)(end - start), end_of_thought, strlen(end_of_thought));
     const char *json = thought ? thought + strlen(end_of_thought) : start;
-    mt_autojson json_t *given = json_loadb(json, (size_t)(end - json), JSON_DECODE_ANY, NULL);
+    mt_autojson json_t *given = mt_json_load(json, (size_t)(end - json), JSON_DECODE_ANY, NULL);
     json_t *calls = NULL;
     if (!given)
         return mt_conversation_wrong(error, "a call of a tool is not JSON: \"%.60s%s\"", json,
@@ -133,7 +134,7 @@ static int add_calls(const struct mt_value *turn, json_t *message, struct mt_err
         (member_calls->kind == MT_VALUE_LIST && !member_calls->first))
         return 0;
     mt_autojson json_t *given = member_calls->kind == MT_VALUE_TEXT
-                                    ? json_loadb(member_calls->text, member_calls->bytes, 0, NULL)
+                                    ? mt_json_load(member_calls->text, member_calls->bytes, 0, NULL)
                                     : mt_cell_json(member_calls);
     if (!json_is_array(given) && !json_is_object(given))
         return mt_conversation_wrong(error, "its tool_calls are not a list of calls");
@@ -159,7 +160,7 @@ int mt_tools_read(const struct mt_value *cell, json_t **tools, struct mt_error *
     }
     if (cell->kind == MT_VALUE_TEXT && !bytes)
         return 0;
-    mt_autojson json_t *given = bytes ? json_loadb(text, bytes, 0, NULL) : mt_cell_json(cell);
+    mt_autojson json_t *given = bytes ? mt_json_load(text, bytes, 0, NULL) : mt_cell_json(cell);
     if (!json_is_array(given) && !json_is_object(given))
         return mt_conversation_wrong(error, "holds %s where tools are expected: a list, or its JSON text",
                                      mt_value_kind_name(cell->kind));

@@ -1,5 +1,6 @@
 /* From a conversation to a template's variables. */
 #include "core/base/cleanup.h"
+#include "core/base/document.h"
 #include "core/text/template_internal.h"
 
 #include <string.h>
@@ -37,9 +38,10 @@ static int change_arguments(json_t *holder, bool as_text)
     if (as_text && json_is_object(arguments)) {
         changed = written_out(arguments);
     } else if (!as_text && json_is_string(arguments)) {
-        changed = json_loadb(json_string_value(arguments), json_string_length(arguments),
-                             JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
-        if (!json_is_object(changed)) { /* not what was meant: the template sees the text */
+        changed = mt_json_load(json_string_value(arguments), json_string_length(arguments),
+                               JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
+        if (!json_is_object(changed) ||
+            mt_json_digits(changed)) { /* not what was meant: the template sees the text */
             json_decref(changed);
             return 0;
         }

@@ -96,7 +96,8 @@ static int read_conversation(json_t **conversation, struct mt_error *error)
         if (mt_text_append(&text, block, got) < 0)
             return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for the conversation");
     }
-    int r = mt_json_parse(text.bytes ? text.data : "", text.bytes, "standard input", conversation, error);
+    int r =
+        mt_json_parse_exact(text.bytes ? text.data : "", text.bytes, "standard input", conversation, error);
     if (r < 0 && r != -ENOMEM)
         error->reason = MT_REASON_BAD_DATA;
     return r;

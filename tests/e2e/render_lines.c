@@ -3,6 +3,7 @@
  * output_bytes, depth); a line of standard output is `{"text", "spans", "spans_lost"}` or `{"error", "code",
  * "reason"}`. */
 #include "core/base/cleanup.h"
+#include "core/base/document.h"
 #include "core/text/jinja/jinja.h"
 
 #include <stdio.h>
@@ -64,7 +65,7 @@ int main(void)
     struct mt_jinja_output output = {0};
     for (ssize_t length; (length = getline(&line, &capacity, stdin)) > 0;) {
         json_error_t why;
-        mt_autojson json_t *request = json_loadb(line, (size_t)length, JSON_ALLOW_NUL, &why);
+        mt_autojson json_t *request = mt_json_load(line, (size_t)length, JSON_ALLOW_NUL, &why);
         if (!request || !json_is_string(json_object_get(request, "template"))) {
             fprintf(stderr, "not a request: %s\n", why.text);
             return 1;

@@ -25,7 +25,7 @@ RENDER = os.path.join(os.environ.get("MT_BUILD", os.path.join(ROOT, "build")), "
 
 VARIABLES = {
     "s": "Hello, World", "t": "  naïve ÉCOLE 日本 \n\tx ", "e": "", "m": "a,b,,c", "h": "<a href=\"x\">&'y'</a>",
-    "n": 7, "z": 0, "neg": -3, "f": 2.5, "g": 1e20, "big": 123456789012, "yes": True, "no": False, "nil": None,
+    "n": 7, "z": 0, "neg": -3, "f": 2.5, "g": 1e20, "big": 123456789012, "wide": 12345678901234567890, "yes": True, "no": False, "nil": None,
     "l": [3, 1, 2], "w": ["pear", "Apple", "fig", "apple"], "mix": [1, "a", None, 2.5, True, [1, 2], {"k": "v"}],
     "d": {"b": 2, "a": 1, "C": 3}, "o": {"name": "n\"1'", "items": [1, 2], "deep": {"x": [{"y": "é"}]}, "none": None},
     "rows": [{"r": "user", "c": "hi", "n": 1}, {"r": "tool", "c": "T<", "n": 3}, {"r": "user", "c": "bye"}],

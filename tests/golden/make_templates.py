@@ -93,6 +93,10 @@ def conversations():
     yield "tools and system", {"messages": [system("Use tools."), user("Weather?")], "tools": [WEATHER],
                                "add_generation_prompt": True}
     yield "call", {"messages": CALLING, "tools": [WEATHER], "add_generation_prompt": False}
+    yield "call with wide numbers", {
+        "messages": [user("Weather?"), assistant("", tool_calls=[call("get_weather", {
+            "id": 12345678901234567890, "snowflake": 1234567890123456789, "low": -(10 ** 30), "list": [2 ** 63, 2 ** 63 - 1]})]),
+                     tool("clear"), assistant("Clear.")], "tools": [WEATHER], "add_generation_prompt": False}
     yield "call, going on", {"messages": [*CALLING[:3], assistant("Clear."), user("Thanks")], "tools": [WEATHER, SEARCH],
                              "add_generation_prompt": True}
     yield "call with text arguments", {

@@ -2,6 +2,7 @@
 #include "core/text/jinja/run.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MAX_COMPARED_DEPTH 1000
@@ -24,6 +25,7 @@ static bool hash_at(const struct mt_jvalue *value, unsigned depth, uint64_t *has
 {
     switch (value->kind) {
     case MT_J_TEXT:
+    case MT_J_WIDE:
         *hash = mt_jhash_text(value->text);
         return true;
     case MT_J_BOOL:
@@ -100,12 +102,24 @@ static bool equal_dicts(const struct mt_jdict *a, const struct mt_jdict *b, unsi
     return true;
 }
 
+/* Whether a whole number beyond 64 bits is one with a fraction of zero. */
+static bool is_float(const struct mt_jvalue *wide, double number)
+{
+    char digits[330];
+    const int length = snprintf(digits, sizeof digits, "%.0f", number);
+    return (size_t)length == wide->text.bytes && memcmp(digits, wide->text.data, wide->text.bytes) == 0;
+}
+
 static bool equal_at(const struct mt_jvalue *a, const struct mt_jvalue *b, unsigned depth)
 {
     if (mt_jis_number(a) && mt_jis_number(b)) {
         bool unordered;
         return compare_numbers(a, b, &unordered) == 0 && !unordered;
     }
+    if (mt_jis(a, MT_J_WIDE) && mt_jis(b, MT_J_FLOAT))
+        return is_float(a, b->number);
+    if (mt_jis(b, MT_J_WIDE) && mt_jis(a, MT_J_FLOAT))
+        return is_float(b, a->number);
     if (a->kind != b->kind || depth > MAX_COMPARED_DEPTH)
         return false;
     switch (a->kind) {
@@ -113,6 +127,7 @@ static bool equal_at(const struct mt_jvalue *a, const struct mt_jvalue *b, unsig
     case MT_J_NONE:
         return true;
     case MT_J_TEXT:
+    case MT_J_WIDE:
         return a->text.bytes == b->text.bytes && memcmp(a->text.data, b->text.data, a->text.bytes) == 0;
     case MT_J_LIST:
     case MT_J_TUPLE:
@@ -150,6 +165,8 @@ bool mt_jcompare(struct mt_jrun *run, struct mt_jvalue *a, struct mt_jvalue *b, 
         *order = compare_numbers(a, b, unordered);
         return true;
     }
+    if (mt_jis(a, MT_J_WIDE) || mt_jis(b, MT_J_WIDE))
+        return mt_jfail_unsupported(run, "the order of whole numbers of more than 64 bits is not supported");
     if (mt_jis_text(a) && mt_jis_text(b)) {
         *order = compare_texts(a->text, b->text);
         return true;

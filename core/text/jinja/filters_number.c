@@ -23,6 +23,8 @@ FILTER(int)
         return NULL;
     if (mt_jis(value, MT_J_UNDEFINED))
         return mt_jfail_undefined(run, value);
+    if (mt_jis(value, MT_J_WIDE))
+        return value;
     if (mt_jis_integer(value))
         return mt_jint(run, mt_jinteger(value));
     if (mt_jis_text(value)) {
@@ -53,7 +55,7 @@ FILTER(float)
         return mt_jfail_undefined(run, value);
     if (mt_jis_number(value))
         return mt_jfloat(run, mt_jnumber(value));
-    if (mt_jis_text(value) && mt_jread_float(value->text, &number))
+    if ((mt_jis_text(value) || mt_jis(value, MT_J_WIDE)) && mt_jread_float(value->text, &number))
         return mt_jfloat(run, number);
     return given ? given : mt_jfloat(run, 0);
 }

@@ -1,5 +1,6 @@
 /* JSON in (jansson's values) and out (json.dumps, with the arguments that transformers' tojson takes). */
 #include "core/base/cleanup.h"
+#include "core/base/document.h"
 #include "core/text/jinja/run.h"
 #include "core/text/jinja/unicode.h"
 
@@ -52,6 +53,9 @@ struct mt_jvalue *mt_jfrom_json(struct mt_jrun *run, const json_t *json)
     case JSON_ARRAY:
         break;
     }
+    const char *digits = mt_json_digits(json);
+    if (digits)
+        return mt_jwide(run, digits, strlen(digits));
     if (!mt_jenter(run))
         return NULL;
     struct mt_jvalue *value = json_is_object(json) ? from_object(run, json) : from_array(run, json);
@@ -64,9 +68,14 @@ static struct mt_jvalue *with_own_texts(struct mt_jrun *run, struct mt_jvalue *v
 {
     if (!value || !mt_jwork(run, 64))
         return NULL;
-    if (mt_jis_text(value)) {
+    if (mt_jis_text(value) || mt_jis(value, MT_J_WIDE)) {
         struct mt_jbuffer buffer = {0};
-        return mt_jput_slice(run, &buffer, value->text) ? mt_jbuffer_value(run, &buffer, false) : NULL;
+        if (!mt_jput_slice(run, &buffer, value->text))
+            return NULL;
+        struct mt_jvalue *copy = mt_jbuffer_value(run, &buffer, false);
+        if (copy)
+            copy->kind = value->kind;
+        return copy;
     }
     if (mt_jis(value, MT_J_LIST)) {
         for (size_t i = 0; i < value->list->count; i++)
@@ -86,7 +95,7 @@ static struct mt_jvalue *with_own_texts(struct mt_jrun *run, struct mt_jvalue *v
 struct mt_jvalue *mt_jparse_json(struct mt_jrun *run, struct mt_jslice text)
 {
     json_error_t why;
-    mt_autojson json_t *json = json_loadb(text.data, text.bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, &why);
+    mt_autojson json_t *json = mt_json_load(text.data, text.bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, &why);
     if (!json)
         return mt_jfail(run, "from_json: %s", why.text);
     return with_own_texts(run, mt_jfrom_json(run, json));
@@ -157,7 +166,7 @@ static bool dump_key(struct mt_jrun *run, struct mt_jbuffer *buffer, struct mt_j
 {
     if (mt_jis_text(key))
         return dump_text(run, buffer, key->text, style->ascii);
-    if (!mt_jis_number(key) && !mt_jis(key, MT_J_NONE))
+    if (!mt_jis_number(key) && !mt_jis(key, MT_J_WIDE) && !mt_jis(key, MT_J_NONE))
         return mt_jfail(run, "tojson: a key of type %s is not possible in JSON", mt_jtype(key));
     return mt_jputs(run, buffer, "\"") && dump(run, buffer, key, style) && mt_jputs(run, buffer, "\"");
 }
@@ -235,6 +244,8 @@ static bool dump(struct mt_jrun *run, struct mt_jbuffer *buffer, struct mt_jvalu
         return mt_jputs(run, buffer, value->truth ? "true" : "false");
     case MT_J_INT:
         return mt_jputf(run, buffer, "%" PRId64, value->integer);
+    case MT_J_WIDE:
+        return mt_jput_slice(run, buffer, value->text);
     case MT_J_FLOAT:
         return dump_float(run, buffer, value->number);
     case MT_J_TEXT:

@@ -177,6 +177,8 @@ struct mt_jvalue *mt_joperate(struct mt_jrun *run, enum mt_joperator operator, s
         return mt_jfail_undefined(run, a);
     if (mt_jis(b, MT_J_UNDEFINED))
         return mt_jfail_undefined(run, b);
+    if (mt_jis(a, MT_J_WIDE) || mt_jis(b, MT_J_WIDE))
+        return too_large(run);
     if (mt_jis_integer(a) && mt_jis_integer(b))
         return on_integers(run, operator, mt_jinteger(a), mt_jinteger(b));
     if (mt_jis_number(a) && mt_jis_number(b))
@@ -201,6 +203,8 @@ struct mt_jvalue *mt_jnegate(struct mt_jrun *run, struct mt_jvalue *value, bool 
         return mt_jfail_undefined(run, value);
     if (mt_jis(value, MT_J_FLOAT))
         return mt_jfloat(run, minus ? -value->number : value->number);
+    if (mt_jis(value, MT_J_WIDE))
+        return minus ? too_large(run) : value;
     if (!mt_jis_integer(value))
         return mt_jfail(run, "a sign before a value of type %s is not possible", mt_jtype(value));
     int64_t result = mt_jinteger(value);

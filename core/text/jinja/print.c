@@ -112,6 +112,8 @@ bool mt_jwrite_repr(struct mt_jrun *run, struct mt_jbuffer *buffer, struct mt_jv
         return mt_jputs(run, buffer, value->truth ? "True" : "False");
     case MT_J_INT:
         return mt_jputf(run, buffer, "%" PRId64, value->integer);
+    case MT_J_WIDE:
+        return mt_jput_slice(run, buffer, value->text);
     case MT_J_FLOAT:
         mt_jfloat_repr(value->number, number);
         return mt_jputs(run, buffer, number);

@@ -42,6 +42,14 @@ struct mt_jvalue *mt_jfloat(struct mt_jrun *run, double number)
     return value;
 }
 
+struct mt_jvalue *mt_jwide(struct mt_jrun *run, const char *digits, size_t bytes)
+{
+    struct mt_jvalue *value = make(run, MT_J_WIDE);
+    if (value)
+        value->text = (struct mt_jslice){digits, bytes};
+    return value;
+}
+
 struct mt_jvalue *mt_jtext(struct mt_jrun *run, const char *data, size_t bytes)
 {
     return mt_jtext_of(run, (struct mt_jslice){data, bytes}, false);
@@ -178,15 +186,25 @@ bool mt_jtruth(struct mt_jvalue *value)
 const char *mt_jtype(const struct mt_jvalue *value)
 {
     static const char *const names[] = {
-        [MT_J_UNDEFINED] = "Undefined", [MT_J_NONE] = "NoneType",
-        [MT_J_BOOL] = "bool",           [MT_J_INT] = "int",
-        [MT_J_FLOAT] = "float",         [MT_J_TEXT] = "str",
-        [MT_J_LIST] = "list",           [MT_J_TUPLE] = "tuple",
-        [MT_J_DICT] = "dict",           [MT_J_RANGE] = "range",
-        [MT_J_VIEW] = "dict view",      [MT_J_GENERATOR] = "generator",
-        [MT_J_NAMESPACE] = "Namespace", [MT_J_MACRO] = "Macro",
-        [MT_J_FUNCTION] = "function",   [MT_J_METHOD] = "method",
-        [MT_J_LOOP] = "LoopContext",    [MT_J_CYCLER] = "Cycler",
+        [MT_J_UNDEFINED] = "Undefined",
+        [MT_J_NONE] = "NoneType",
+        [MT_J_BOOL] = "bool",
+        [MT_J_INT] = "int",
+        [MT_J_FLOAT] = "float",
+        [MT_J_WIDE] = "int",
+        [MT_J_TEXT] = "str",
+        [MT_J_LIST] = "list",
+        [MT_J_TUPLE] = "tuple",
+        [MT_J_DICT] = "dict",
+        [MT_J_RANGE] = "range",
+        [MT_J_VIEW] = "dict view",
+        [MT_J_GENERATOR] = "generator",
+        [MT_J_NAMESPACE] = "Namespace",
+        [MT_J_MACRO] = "Macro",
+        [MT_J_FUNCTION] = "function",
+        [MT_J_METHOD] = "method",
+        [MT_J_LOOP] = "LoopContext",
+        [MT_J_CYCLER] = "Cycler",
         [MT_J_JOINER] = "Joiner",
     };
     return names[value->kind];

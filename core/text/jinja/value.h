@@ -19,6 +19,7 @@ enum mt_jkind {
     MT_J_BOOL,
     MT_J_INT,
     MT_J_FLOAT,
+    MT_J_WIDE, /* a whole number beyond 64 bits: its digits as `text`, not to be reckoned with */
     MT_J_TEXT,
     MT_J_LIST,
     MT_J_TUPLE,
@@ -102,7 +103,7 @@ struct mt_jvalue {
         bool truth;
         int64_t integer;
         double number;
-        struct mt_jslice text;
+        struct mt_jslice text; /* MT_J_TEXT, MT_J_WIDE */
         struct mt_jlist *list;
         struct mt_jdict *dict; /* MT_J_DICT, MT_J_NAMESPACE, MT_J_VIEW */
         const struct mt_jrange *range;
@@ -124,7 +125,8 @@ struct mt_jvalue *mt_jint(struct mt_jrun *run, int64_t integer);
 struct mt_jvalue *mt_jfloat(struct mt_jrun *run, double number);
 struct mt_jvalue *mt_jtext(struct mt_jrun *run, const char *data, size_t bytes); /* keeps the pointer */
 struct mt_jvalue *mt_jtext_of(struct mt_jrun *run, struct mt_jslice text, bool markup);
-struct mt_jvalue *mt_jliteral(struct mt_jrun *run, const char *text); /* keeps the pointer */
+struct mt_jvalue *mt_jwide(struct mt_jrun *run, const char *digits, size_t bytes); /* keeps the pointer */
+struct mt_jvalue *mt_jliteral(struct mt_jrun *run, const char *text);              /* keeps the pointer */
 struct mt_jvalue *mt_jlist_new(struct mt_jrun *run, enum mt_jkind kind, size_t capacity); /* count 0 */
 struct mt_jvalue *mt_jpair(struct mt_jrun *run, struct mt_jvalue *first, struct mt_jvalue *second);
 struct mt_jvalue *mt_jdict_value(struct mt_jrun *run, enum mt_jkind kind, struct mt_jdict *dict);

@@ -39,6 +39,38 @@ static void whole_numbers_beyond_64_bits_are_read_as_fractions(void **state)
     assert_string_equal(json_string_value(json_array_get(list, 4)), "\"88888888888888888888");
 }
 
+/* Only those that need it: an identifier of 19 digits beside them stays what it is. */
+static void whole_numbers_keep_their_digits_where_that_is_asked_for(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "[9223372036854775807, -9223372036854775808, 9223372036854775808, -9223372036854775809, "
+        "1234567890123456789012345678901234567890, 1e5, {\"\\u0001whole\": \"5\"}, "
+        "\"99999999999999999999\"]";
+    struct mt_error error = {0};
+    for (int exact = 0; exact < 2; exact++) {
+        mt_autojson json_t *value = NULL;
+        mt_assert_ok(
+            (exact ? mt_json_parse_exact : mt_json_parse)(text, strlen(text), "text", &value, &error),
+            &error);
+        assert_true(json_integer_value(json_array_get(value, 0)) == INT64_MAX);
+        assert_true(json_integer_value(json_array_get(value, 1)) == INT64_MIN);
+        const char *digits = mt_json_digits(json_array_get(value, 2));
+        if (!exact) {
+            assert_true(json_real_value(json_array_get(value, 2)) == 0x1p63);
+            continue;
+        }
+        assert_non_null(digits);
+        assert_string_equal(digits, "9223372036854775808");
+        assert_string_equal(mt_json_digits(json_array_get(value, 3)), "-9223372036854775809");
+        assert_string_equal(mt_json_digits(json_array_get(value, 4)),
+                            "1234567890123456789012345678901234567890");
+        for (size_t i = 5; i < 8; i++)
+            assert_null(mt_json_digits(json_array_get(value, i)));
+        assert_true(json_is_real(json_array_get(value, 5)));
+    }
+}
+
 static void expect_refusal(const char *text, size_t bytes, const char *mention)
 {
     struct mt_error error = {0};
@@ -234,6 +266,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_read_as_they_are),
         cmocka_unit_test(whole_numbers_beyond_64_bits_are_read_as_fractions),
+        cmocka_unit_test(whole_numbers_keep_their_digits_where_that_is_asked_for),
         cmocka_unit_test(what_is_not_json_is_refused_with_line_and_column),
         cmocka_unit_test(depth_is_bounded),
         cmocka_unit_test(pointers_are_built_and_followed),

@@ -1,6 +1,7 @@
 /* Several hundred small templates render as jinja2 rendered them (tests/fuzz/jinja_differential.py made the
  * file). */
 #include "core/base/cleanup.h"
+#include "core/base/document.h"
 #include "core/text/jinja/jinja.h"
 #include "tests/unit/support.h"
 
@@ -8,8 +9,12 @@
 
 static json_t *load_cases(void)
 {
-    json_error_t why;
-    json_t *cases = json_load_file(CASES, JSON_ALLOW_NUL, &why);
+    json_error_t why = {0};
+    struct mt_error error = {0};
+    mt_autofree char *text = NULL;
+    size_t bytes;
+    mt_assert_ok(mt_file_read(CASES, (size_t)16 << 20, &text, &bytes, &error), &error);
+    json_t *cases = mt_json_load(text, bytes, JSON_ALLOW_NUL, &why);
     if (!cases)
         fail_msg("%s: %s", CASES, why.text);
     return cases;

@@ -1,6 +1,7 @@
 /* Where a model's chat template is found, what it is given, and which parts of its text are the assistant's.
  */
 #include "core/base/cleanup.h"
+#include "core/base/document.h"
 #include "core/text/template.h"
 #include "tests/unit/support.h"
 
@@ -135,6 +136,39 @@ static void hands_messages_on_as_transformers_does(void **state)
         "{\"messages\": [{\"role\": \"user\", \"content\": null, \"reasoning\": \"r\"}], \"extra\": 5}",
         "{\"thinking\": \"r\", \"role\": \"user\", \"reasoning\": \"r\", \"reasoning_content\": "
         "\"r\"}None5");
+}
+
+static void whole_numbers_of_any_size_come_out_as_they_were(void **state)
+{
+    (void)state;
+    static const char source[] =
+        "{% for m in messages %}{% for c in m.tool_calls %}{% set a = c.function.arguments %}"
+        "{{ a|tojson }} {{ a.id }} {{ a.id is number }} {{ a.id is mapping }} "
+        "{{ a.id|int }} {{ a.id|string|length }}{% endfor %}{% endfor %}{{ limit }}";
+    static const char wanted[] =
+        "{\"id\": 12345678901234567890, \"low\": [-99999999999999999999, 9223372036854775807]} "
+        "12345678901234567890 True False 12345678901234567890 20"
+        "1000000000000000019884624838656";
+    static const char *const given[] = {
+        "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"arguments\": {\"id\": "
+        "12345678901234567890, \"low\": [-99999999999999999999, 9223372036854775807]}}}]}], \"limit\": "
+        "1000000000000000019884624838656}",
+        "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"arguments\": "
+        "\"{\\\"id\\\": "
+        "12345678901234567890, \\\"low\\\": [-99999999999999999999, 9223372036854775807]}\"}}]}], \"limit\": "
+        "1000000000000000019884624838656}",
+    };
+    for (size_t i = 0; i < 2; i++) {
+        mt_cleanup(mt_chat_rendering_free) struct mt_chat_rendering rendering = {0};
+        struct mt_template *template = NULL;
+        struct mt_error error = {0};
+        mt_autojson json_t *value = NULL;
+        mt_assert_ok(mt_json_parse_exact(given[i], strlen(given[i]), "text", &value, &error), &error);
+        mt_assert_ok(mt_template_new(source, strlen(source), "t", NULL, &template, &error), &error);
+        mt_assert_ok(mt_template_render(template, value, true, &rendering, &error), &error);
+        assert_string_equal(rendering.text.data, wanted);
+        mt_template_free(template);
+    }
 }
 
 #define CHATML                                                                                               \
@@ -485,6 +519,7 @@ int main(void)
         mt_test_in_folder(takes_the_tool_template_where_there_are_tools),
         mt_test_in_folder(refuses_broken_templates_with_their_place),
         cmocka_unit_test(hands_messages_on_as_transformers_does),
+        cmocka_unit_test(whole_numbers_of_any_size_come_out_as_they_were),
         cmocka_unit_test(finds_answers_turn_by_turn),
         cmocka_unit_test(finds_answers_by_marks),
         cmocka_unit_test(learns_no_empty_reasoning),
