@@ -157,9 +157,13 @@ float *mt_cuda_parts(struct mt_stream *stream);
 
 /* c (=|+=) alpha * op(a) * op(b) + bias (a row of n), row-major, sums in fp32. op(a) is [m, k], op(b) [k, n];
  * transposed operands lie as [k, m] and [n, k]. With batch > 1, matrices `..._step` elements apart and no
- * bias. */
+ * bias and no sums.
+ *
+ * a_sums [m], or NULL: the sums of op(a)'s rows, = whatever beta is, made on the way where the library can
+ * (the gradient of a bias beside that of its weight; result is fp32 then, and beta 0 or 1). */
 struct mt_cuda_product {
     const void *a, *b, *bias;
+    float *a_sums;
     void *c;
     size_t m, n, k, lda, ldb, ldc;
     bool transpose_a, transpose_b;
@@ -169,6 +173,9 @@ struct mt_cuda_product {
 };
 
 int mt_cuda_multiply(struct mt_stream *stream, const struct mt_cuda_product *product, const char *operation);
+/* The same; *sums_left says whether a_sums are still to be made, if there are any. */
+int mt_cuda_multiply_and_sum(struct mt_stream *stream, const struct mt_cuda_product *product, bool *sums_left,
+                             const char *operation);
 /* c += bias, row by row, where the product could not take it along; kernels/linear.cu. */
 int mt_cuda_add_bias(struct mt_stream *stream, const struct mt_cuda_product *product, const char *operation);
 /* Handles that work in blas_bytes at `workspace`. NULL: see `error`. */

@@ -6,6 +6,13 @@
  * algorithm for a shape is asked for once and remembered, so that the same products in the same order give
  * the same bits. The handles are made when the device opens: they take memory of the device, which must be
  * known before the rest is given out, and time, which must not be a step's.
+ *
+ * What rides on a product: a bias (EPILOGUE_BIAS), or the sums of op(a)'s rows over k (EPILOGUE_BGRADB: our a
+ * is the library's B). Of the latter cublasLt.h says that they are stored in the result's type, so in fp32
+ * here, and not that they are added to what stands there: beta is for the product alone. Their order is the
+ * library's, and among what the cuBLAS manual promises to have the same bits at each run ("Results
+ * reproducibility": one version, one architecture, one number of multiprocessors). A combination that the
+ * library has no algorithm for is remembered as such, and computed without.
  */
 #include "gpu/cuda.h"
 
@@ -20,13 +27,13 @@
 struct shape {
     uint64_t m, n, k, lda, ldb, ldc;
     uint32_t a_alignment, b_alignment, c_alignment;
-    uint8_t transpose_a, transpose_b, bias, beta, operands, result, unused[2];
+    uint8_t transpose_a, transpose_b, bias, sums, beta, operands, result, unused[1];
 };
 
 struct remembered {
     struct shape shape;
     cublasLtMatmulAlgo_t algorithm;
-    bool filled;
+    bool filled, refused;
 };
 
 struct mt_cuda_products {
@@ -155,6 +162,10 @@ static cublasStatus_t describe(const struct mt_cuda_product *p, struct descripto
         RETURN_IF_FAILED(set(d->product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
         RETURN_IF_FAILED(set(d->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p->bias));
         RETURN_IF_FAILED(set(d->product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p->operands)));
+    } else if (p->a_sums) {
+        RETURN_IF_FAILED(set(d->product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB));
+        RETURN_IF_FAILED(set(d->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p->a_sums));
+        RETURN_IF_FAILED(set(d->product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p->result)));
     }
     RETURN_IF_FAILED(cublasLtMatrixLayoutCreate(&d->a, type_of(p->operands), p->transpose_b ? p->k : p->n,
                                                 p->transpose_b ? p->n : p->k, static_cast<int64_t>(p->ldb)));
@@ -217,21 +228,29 @@ static cublasStatus_t multiply_one(struct mt_stream *stream, struct mt_cuda_prod
     shape.a_alignment = alignment_of(p->a);
     shape.b_alignment = alignment_of(p->b);
     shape.c_alignment = alignment_of(p->c);
-    if (p->bias && alignment_of(p->bias) < shape.c_alignment)
-        shape.c_alignment = alignment_of(p->bias);
+    const void *rides = p->bias ? p->bias : p->a_sums;
+    if (rides && alignment_of(rides) < shape.c_alignment)
+        shape.c_alignment = alignment_of(rides);
     shape.transpose_a = p->transpose_a;
     shape.transpose_b = p->transpose_b;
     shape.bias = p->bias != NULL;
+    shape.sums = p->a_sums != NULL;
     shape.beta = p->beta != 0;
     shape.operands = static_cast<uint8_t>(p->operands);
     shape.result = static_cast<uint8_t>(p->result);
     RETURN_IF_FAILED(describe(p, d));
     struct remembered *place = place_of(products, &shape);
     if (!place->filled) {
-        RETURN_IF_FAILED(choose(products, &shape, d, &place->algorithm));
+        const cublasStatus_t status = choose(products, &shape, d, &place->algorithm);
+        /* In which words sums are refused is not documented. */
+        if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED && !p->a_sums)
+            return status;
         place->shape = shape;
+        place->refused = status != CUBLAS_STATUS_SUCCESS;
         place->filled = true;
     }
+    if (place->refused)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     return cublasLtMatmul(products->lt, d->product, &p->alpha, p->b, d->a, p->a, d->b, &p->beta, p->c, d->c,
                           p->c, d->c, &place->algorithm, products->workspace, products->workspace_bytes,
                           stream->handle);
@@ -249,31 +268,49 @@ static cublasStatus_t multiply_batch(struct mt_cuda_products *products, const st
         CUBLAS_GEMM_DEFAULT);
 }
 
-/* What cuBLASLt has no algorithm for (odd strides, on some devices), cuBLAS computes; *bias_left: the bias is
- * then still to be added. */
-static cublasStatus_t multiply(struct mt_stream *stream, const struct mt_cuda_product *p, bool *bias_left)
+static cublasStatus_t try_one(struct mt_stream *stream, const struct mt_cuda_product *p)
 {
     struct descriptors descriptors = {};
+    const cublasStatus_t status = multiply_one(stream, stream->scratch->products, p, &descriptors);
+    free_descriptors(&descriptors);
+    return status;
+}
+
+/* What cuBLASLt has no algorithm for is tried without what rides on it; what it has none for even so (odd
+ * strides, on some devices), cuBLAS computes. *alone: nothing rode. */
+static cublasStatus_t multiply(struct mt_stream *stream, const struct mt_cuda_product *p, bool *alone)
+{
     struct mt_cuda_products *products = stream->scratch->products;
     if (p->batch > 1)
         return multiply_batch(products, p);
-    cublasStatus_t status = multiply_one(stream, products, p, &descriptors);
-    free_descriptors(&descriptors);
+    cublasStatus_t status = try_one(stream, p);
     if (status != CUBLAS_STATUS_NOT_SUPPORTED)
         return status;
-    struct mt_cuda_product alone = *p;
-    alone.batch = 1;
-    *bias_left = p->bias != NULL;
-    return multiply_batch(products, &alone);
+    struct mt_cuda_product bare = *p;
+    bare.batch = 1;
+    bare.bias = NULL;
+    bare.a_sums = NULL;
+    *alone = true;
+    if (p->bias || p->a_sums)
+        status = try_one(stream, &bare);
+    return status == CUBLAS_STATUS_NOT_SUPPORTED ? multiply_batch(products, &bare) : status;
 }
 
 int mt_cuda_multiply(struct mt_stream *stream, const struct mt_cuda_product *product, const char *operation)
 {
+    bool sums_left;
+    return mt_cuda_multiply_and_sum(stream, product, &sums_left, operation);
+}
+
+int mt_cuda_multiply_and_sum(struct mt_stream *stream, const struct mt_cuda_product *product, bool *sums_left,
+                             const char *operation)
+{
     if (!mt_cuda_parts(stream))
         return -EIO;
-    bool bias_left = false;
+    bool alone = false;
     pthread_mutex_lock(&stream->lock);
-    const int code = mt_cuda_check_blas(stream->device, multiply(stream, product, &bias_left), operation);
+    const int code = mt_cuda_check_blas(stream->device, multiply(stream, product, &alone), operation);
     pthread_mutex_unlock(&stream->lock);
-    return code || !bias_left ? code : mt_cuda_add_bias(stream, product, operation);
+    *sums_left = alone;
+    return code || !alone || !product->bias ? code : mt_cuda_add_bias(stream, product, operation);
 }

@@ -225,6 +225,17 @@ static bool layout_fits(const struct cublasLtMatrixLayoutOpaque *l)
            l->batch >= 1 && l->batch_step >= 0;
 }
 
+static bool wants_sums(cublasLtMatmulDesc_t d)
+{
+    return d->epilogue == CUBLASLT_EPILOGUE_BGRADA || d->epilogue == CUBLASLT_EPILOGUE_BGRADB;
+}
+
+/* A bias's gradient has the type of the result, and of a batch nothing is documented. */
+static bool sums_fit(cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t D)
+{
+    return wants_sums(d) && D->batch == 1 && (!d->bias_type_set || d->bias_type == D->type);
+}
+
 /* Whether what the descriptions say can be multiplied, here and there. */
 static cublasStatus_t check(const struct sim_product *p, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t A,
                             cublasLtMatrixLayout_t B, cublasLtMatrixLayout_t C, cublasLtMatrixLayout_t D)
@@ -246,7 +257,7 @@ static cublasStatus_t check(const struct sim_product *p, cublasLtMatmulDesc_t d,
                        (d->compute == CUBLAS_COMPUTE_32F || d->compute == CUBLAS_COMPUTE_32F_PEDANTIC);
     const bool epilogue_known =
         d->epilogue == CUBLASLT_EPILOGUE_DEFAULT || d->epilogue == CUBLASLT_EPILOGUE_RELU ||
-        d->epilogue == CUBLASLT_EPILOGUE_BIAS || d->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+        d->epilogue == CUBLASLT_EPILOGUE_BIAS || d->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS || sums_fit(d, D);
     if (!known || !epilogue_known) {
         sim_report("cuBLASLt: types %d, %d, %d, %d, compute type %d, epilogue %u: not simulated", A->type,
                    B->type, C->type, D->type, d->compute, d->epilogue);
@@ -267,6 +278,10 @@ static struct sim_product describe(cublasLtMatmulDesc_t d, const void *A, cublas
     product.batch = (size_t)result->batch;
     if (d->epilogue & CUBLASLT_EPILOGUE_BIAS)
         product.bias = d->bias;
+    if (d->epilogue == CUBLASLT_EPILOGUE_BGRADA)
+        product.a_sums = const_cast<void *>(d->bias);
+    if (d->epilogue == CUBLASLT_EPILOGUE_BGRADB)
+        product.b_sums = const_cast<void *>(d->bias);
     product.bias_type = d->bias_type_set ? d->bias_type : result->type;
     product.relu = (d->epilogue & CUBLASLT_EPILOGUE_RELU) != 0;
     return product;
@@ -315,8 +330,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t d, c
     const cublasStatus_t status = check(&product, d, Adesc, Bdesc, Cdesc, Ddesc);
     if (status)
         return status;
-    if ((d->epilogue & CUBLASLT_EPILOGUE_BIAS) && !d->bias) {
-        sim_report("cublasLtMatmul: a bias is asked for, and none is given");
+    if (((d->epilogue & CUBLASLT_EPILOGUE_BIAS) || wants_sums(d)) && !d->bias) {
+        sim_report("cublasLtMatmul: a bias or its gradient is asked for, and none is given");
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     product.alpha = *(const float *)alpha;

@@ -105,6 +105,14 @@ static void multiply(const struct sim_product *p, size_t batch, float *sum)
     free(b.owned);
 }
 
+static void put(void *to, cudaDataType type, size_t at, float value)
+{
+    if (type == CUDA_R_16BF)
+        static_cast<__nv_bfloat16 *>(to)[at] = __float2bfloat16_rn(value);
+    else
+        static_cast<float *>(to)[at] = value;
+}
+
 static void store(const struct sim_product *p, size_t batch, const float *sum)
 {
     const struct sim_matrix *r = &p->result, *c = &p->before;
@@ -120,12 +128,22 @@ static void store(const struct sim_product *p, size_t batch, const float *sum)
                 value += element_at(p->bias, p->bias_type, i);
             if (p->relu)
                 value = value > 0.0f ? value : 0.0f;
-            const size_t at = i * r->row_step + j * r->col_step;
-            if (r->type == CUDA_R_16BF)
-                ((__nv_bfloat16 *)(void *)out)[at] = __float2bfloat16_rn(value);
-            else
-                ((float *)(void *)out)[at] = value;
+            put(out, r->type, i * r->row_step + j * r->col_step, value);
         }
+}
+
+/* The sums of a matrix's rows, or of its columns. */
+static void store_sums(const struct sim_matrix *m, bool of_rows, void *to, cudaDataType type)
+{
+    const size_t count = of_rows ? m->rows : m->cols, terms = of_rows ? m->cols : m->rows;
+    const size_t step = of_rows ? m->row_step : m->col_step, along = of_rows ? m->col_step : m->row_step;
+    SIM_WRITES(to, count * element_bytes(type));
+    for (size_t i = 0; i < count; i++) {
+        float sum = 0;
+        for (size_t t = 0; t < terms; t++)
+            sum += element_at(m->address, m->type, i * step + t * along);
+        put(to, type, i, sum);
+    }
 }
 
 static void run_product(cudaStream_t, void *arguments)
@@ -159,6 +177,10 @@ static void run_product(cudaStream_t, void *arguments)
             multiply(p, batch, sum);
         store(p, batch, sum);
     }
+    if (p->a_sums)
+        store_sums(&p->a, true, p->a_sums, p->result.type);
+    if (p->b_sums)
+        store_sums(&p->b, false, p->b_sums, p->result.type);
     free(sum);
 }
 
@@ -173,6 +195,13 @@ static bool check(const char *call, const char *operand, const struct sim_matrix
     return sim_memory_on_device(call, operand, m->address, extent_bytes(m, batch));
 }
 
+static bool sums_on_device(const char *call, const struct sim_product *p)
+{
+    const size_t element = element_bytes(p->result.type);
+    return (!p->a_sums || sim_memory_on_device(call, "the sums", p->a_sums, p->a.rows * element)) &&
+           (!p->b_sums || sim_memory_on_device(call, "the sums", p->b_sums, p->b.cols * element));
+}
+
 cublasStatus_t sim_product_enqueue(const char *call, const struct sim_product *p, cudaStream_t stream)
 {
     int injected;
@@ -185,6 +214,7 @@ cublasStatus_t sim_product_enqueue(const char *call, const struct sim_product *p
         !check(call, "the result", &p->result, p->batch) ||
         (p->bias &&
          !sim_memory_on_device(call, "the bias", p->bias, p->result.rows * element_bytes(p->bias_type))) ||
+        !sums_on_device(call, p) ||
         !sim_memory_on_device(call, "the workspace", p->workspace, p->workspace ? p->workspace_bytes : 0))
         return CUBLAS_STATUS_EXECUTION_FAILED;
     return sim_enqueue(stream, call, run_product, false, p, sizeof *p) ? CUBLAS_STATUS_EXECUTION_FAILED

@@ -16,13 +16,16 @@ struct sim_matrix {
     size_t batch_step;
 };
 
-/* result = alpha * a * b + beta * before, and `bias[i]` added to row i, then max(0, .) when `relu`. */
+/* result = alpha * a * b + beta * before, and `bias[i]` added to row i, then max(0, .) when `relu`. Sums, in
+ * the result's type, as a gradient of a bias is: a_sums[i] that of a's row i, b_sums[j] that of b's column j.
+ */
 struct sim_product {
     struct sim_matrix a, b, before, result;
     float alpha, beta;
     size_t batch;
     const void *bias;
     cudaDataType bias_type;
+    void *a_sums, *b_sums;
     bool relu;
     void *workspace; /* filled with NaN: nobody may count on what stands there */
     size_t workspace_bytes;

@@ -1,5 +1,5 @@
-/* cuBLAS and cuBLASLt of the simulated device against products written out: layouts, types, batches, bias,
- * and what is refused. */
+/* cuBLAS and cuBLASLt of the simulated device against products written out: layouts, types, batches, bias
+ * and its gradient, and what is refused. */
 #include "tests/cudasim/testing.h"
 
 #include <cublasLt.h>
@@ -196,6 +196,47 @@ static void a_bias_is_added_to_each_column(void **)
     }
 }
 
+/* The gradients of a bias: sums over k of A's rows or of B's columns, stored in the result's type whatever
+ * beta is; any other type is refused. */
+static void sums_of_an_operand_are_stored_beside_the_product(void **)
+{
+    enum { m = 13, n = 6, k = 21 };
+    for (int variant = 0; variant < 4; variant++) {
+        const bool of_a = variant & 1, result_bf16 = variant & 2;
+        matrix a(m * k, true), b(k * n, true), c(m * n, result_bf16), sums(of_a ? m : n, result_bf16);
+        lt d(CUDA_R_16BF, c.type(), m, n, k);
+        d.set(CUBLASLT_MATMUL_DESC_EPILOGUE, of_a ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB);
+        d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, sums.device());
+        d.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, result_bf16 ? CUDA_R_32F : CUDA_R_16BF);
+        cublasLtMatmulHeuristicResult_t refused;
+        int found;
+        assert_int_equal(cublasLtMatmulAlgoGetHeuristic(d.handle, d.product, d.a, d.b, d.c, d.c, d.preference,
+                                                        1, &refused, &found),
+                         CUBLAS_STATUS_NOT_SUPPORTED);
+        d.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, c.type());
+        const cublasLtMatmulHeuristicResult_t chosen = d.choose();
+        const float one = 1, half = 0.5f;
+        float before[m * n];
+        memcpy(before, c.wide.host, sizeof before);
+        GOOD(cublasLtMatmul(d.handle, d.product, &one, a.device(), d.a, b.device(), d.b, &half, c.device(),
+                            d.c, c.device(), d.c, &chosen.algo, NULL, 0, c.wide.stream));
+        GOOD(cudaStreamSynchronize(c.wide.stream));
+        c.pull();
+        sums.pull();
+        const struct shape s = {m, n, k, 1, false, false, true, result_bf16, 1, 0.5f};
+        for (int j = 0; j < n; j++)
+            for (int i = 0; i < m; i++)
+                expect_near((double)c.at((size_t)(j * m + i)),
+                            expected(s, a, b, before, i, j, 0, m, k, m, 0, 0, 0), result_bf16);
+        for (int i = 0; i < (of_a ? m : n); i++) {
+            double sum = 0;
+            for (int t = 0; t < k; t++)
+                sum += (double)(of_a ? a.at((size_t)(t * m + i)) : b.at((size_t)(i * k + t)));
+            expect_near((double)sums.at((size_t)i), sum, result_bf16);
+        }
+    }
+}
+
 static void an_algorithm_is_for_its_alignment_workspace_and_shape(void **)
 {
     enum { m = 8, n = 8, k = 8 };
@@ -292,6 +333,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_what_they_should_be),
         cmocka_unit_test(a_bias_is_added_to_each_column),
+        cmocka_unit_test(sums_of_an_operand_are_stored_beside_the_product),
         cmocka_unit_test(an_algorithm_is_for_its_alignment_workspace_and_shape),
         cmocka_unit_test(operands_past_their_allocation_are_refused),
         cmocka_unit_test(beta_of_zero_reads_nothing),

@@ -1,4 +1,5 @@
-/* The part of cuBLASLt that the simulated device has: one product with layouts, batches, and a bias added. */
+/* The part of cuBLASLt that the simulated device has: one product with layouts, batches, and a bias added or
+ * its gradient summed. */
 #ifndef CUDASIM_CUBLASLT_H
 #define CUDASIM_CUBLASLT_H
 
