@@ -13,7 +13,8 @@
  *
  * Kernels that are to run on the simulated device keep to: whole warps where lanes exchange values (blocks of
  * a multiple of 32 threads, full masks), __syncthreads() that all threads reach at one place in the source,
- * no spinning between blocks, no inline assembly, no wmma, no cooperative groups.
+ * no spinning between blocks, no inline assembly, no wmma, no cooperative groups. Types of kernels' arguments
+ * have names of their own among all sources: launches are templates over them.
  */
 #ifndef MT_GPU_LAUNCH_H
 #define MT_GPU_LAUNCH_H

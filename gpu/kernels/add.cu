@@ -2,28 +2,21 @@
  * be multiplied by a number that lies on the device. */
 #include "gpu/kernels/elementwise.h"
 
-template <typename T, int V> static __device__ void add_pack(const T *a, const T *b, T *y, float scale)
-{
-    float va[V], vb[V];
-    mt_load<T, V>(b, vb);
-    if (a)
-        mt_load<T, V>(a, va);
-    for (int i = 0; i < V; i++)
-        vb[i] = a ? va[i] + scale * vb[i] : scale * vb[i];
-    mt_store<T, V>(y, vb);
-}
-
 template <typename T, int V>
 static __global__ void add_kernel(const T *a, const T *b, T *y, size_t count, float scale, const T *factor)
 {
     if (factor)
         scale *= mt_widen(*factor);
-    const size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    const size_t threads = (size_t)gridDim.x * blockDim.x, whole = count / V;
-    for (size_t i = thread; i < whole; i += threads)
-        add_pack<T, V>(a ? a + i * V : a, b + i * V, y + i * V, scale);
-    for (size_t i = whole * V + thread; i < count; i += threads)
-        add_pack<T, 1>(a ? a + i : a, b + i, y + i, scale);
+    mt_each_of_all<V>(count, [&](auto width, size_t i) {
+        constexpr int W = decltype(width)::count;
+        float va[W], vb[W];
+        mt_load<T, W>(b + i, vb);
+        if (a)
+            mt_load<T, W>(a + i, va);
+        for (int j = 0; j < W; j++)
+            vb[j] = a ? va[j] + scale * vb[j] : scale * vb[j];
+        mt_store<T, W>(y + i, vb);
+    });
 }
 
 int mt_cuda_add(struct mt_stream *stream, const struct mt_add_args *a)
@@ -37,9 +30,7 @@ int mt_cuda_add(struct mt_stream *stream, const struct mt_add_args *a)
     const int code = mt_cuda_begin(stream);
     if (code)
         return code;
-    const size_t element = mt_dtype_bytes(a->dtype), n = 16 / element;
-    const bool packs = mt_cuda_fits(a->a, element, 0, n) && mt_cuda_fits(a->b, element, 0, n) &&
-                       mt_cuda_fits(a->y, element, 0, n);
+    const bool packs = mt_cuda_packs(a->dtype, {{a->a, 0}, {a->b, 0}, {a->y, 0}});
     mt_cuda_dispatch(a->dtype, packs, [&](auto kind) {
         typedef typename decltype(kind)::type T;
         constexpr int V = decltype(kind)::packs;

@@ -10,7 +10,9 @@
  */
 #include "gpu/kernels/attention.h"
 
-#define PER_LANE (MT_CUDA_ATTENTION_KEYS / MT_WARP)
+/* Eight scores a lane at a time: two times 16 bytes in, 16 bytes of bf16 out. */
+#define PACK 8
+#define STEPS (MT_CUDA_ATTENTION_KEYS / (MT_WARP * PACK))
 
 struct softmax {
     struct mt_attention_tile tile;
@@ -24,50 +26,76 @@ template <typename T> static __global__ void softmax_block(struct softmax s, T *
     if (!mt_attention_own_row(s.tile.rows, &own))
         return;
     const size_t row = own.row;
-    const unsigned lane = own.lane;
-    const long long from = (long long)s.tile.first[own.query] - (long long)s.tile.key;
-    const long long to = (long long)s.tile.last[own.query] - (long long)s.tile.key;
+    const int lane = (int)own.lane, stride = (int)s.tile.stride;
+    const struct mt_attention_range seen = mt_attention_seen(s.tile, own);
     const struct mt_attention_bending bending = mt_attention_bends(s.tile, own);
     const float *scores = s.tile.scores + row * s.tile.stride;
     const float before = s.first_block ? -INFINITY : s.max[row];
-    float v[PER_LANE], largest = -INFINITY, total = 0;
+    float v[STEPS][PACK], largest = -INFINITY, total = 0;
 #pragma unroll
-    for (unsigned j = 0; j < PER_LANE; j++) {
-        const long long i = (long long)(lane + j * MT_WARP);
-        const bool seen = i >= from && i < to && i < (long long)s.tile.keys;
-        v[j] = seen ? mt_attention_bend(scores[i], bending, i - (to - 1), i - from) : -INFINITY;
-        largest = fmaxf(largest, v[j]);
+    for (int step = 0; step < (int)STEPS; step++) {
+        const int first = (step * MT_WARP + lane) * PACK;
+        const bool any = first < seen.end && first + PACK > seen.from; /* else nothing of it is read */
+        if (any)
+            mt_load<float, PACK>(scores + first, v[step]);
+#pragma unroll
+        for (int j = 0; j < PACK; j++) {
+            const int i = first + j;
+            v[step][j] = any && i >= seen.from && i < seen.end
+                             ? mt_attention_bend(v[step][j], bending, i - (seen.to - 1), i - seen.from)
+                             : -INFINITY;
+            largest = fmaxf(largest, v[step][j]);
+        }
     }
     largest = fmaxf(mt_warp_max(largest), before);
 #pragma unroll
-    for (unsigned j = 0; j < PER_LANE; j++) {
-        const long long i = (long long)(lane + j * MT_WARP);
-        const bool seen = i >= from && i < to && i < (long long)s.tile.keys;
-        const float e = seen ? expf(v[j] - largest) : 0.0f;
-        total += e;
-        if (i < (long long)s.tile.stride)
-            p[row * s.tile.stride + (size_t)i] = mt_narrow<T>(e);
+    for (int step = 0; step < (int)STEPS; step++) {
+        const int first = (step * MT_WARP + lane) * PACK;
+#pragma unroll
+        for (int j = 0; j < PACK; j++) {
+            /* A score that is not a number stays one. */
+            v[step][j] = v[step][j] == -INFINITY ? 0.0f : expf(v[step][j] - largest);
+            total += v[step][j];
+        }
+        if (first < stride)
+            mt_store<T, PACK>(p + row * s.tile.stride + first, v[step]);
     }
     total = mt_warp_sum(total);
     const float factor = before == largest ? 1.0f : expf(before - largest);
-    if (!s.first_block && factor != 1.0f)
-        for (size_t i = lane; i < s.tile.dim; i += MT_WARP)
-            s.out[row * s.tile.dim + i] *= factor;
+    if (!s.first_block && factor != 1.0f) {
+        float *out = s.out + row * s.tile.dim;
+        mt_attention_each<4>(s.tile.dim, own.lane, [&](auto width, size_t i) {
+            constexpr int W = decltype(width)::count;
+            float o[W];
+            mt_load<float, W>(out + i, o);
+            for (int j = 0; j < W; j++)
+                o[j] *= factor;
+            mt_store<float, W>(out + i, o);
+        });
+    }
     if (lane == 0) {
         s.max[row] = largest;
         s.sum[row] = s.first_block ? total : s.sum[row] * factor + total;
     }
 }
 
-template <typename T> static __global__ void finish_rows(struct softmax s, T *out, float *lse)
+template <typename T, int V> static __global__ void finish_rows(struct softmax s, T *out, float *lse)
 {
     struct mt_attention_row own;
     if (!mt_attention_own_row(s.tile.rows, &own))
         return;
     const size_t head = mt_attention_head(s.tile.rows, own), dim = s.tile.dim;
     const float inverse = 1.0f / s.sum[own.row];
-    for (size_t i = own.lane; i < dim; i += MT_WARP)
-        out[head * dim + i] = mt_narrow<T>(s.out[own.row * dim + i] * inverse);
+    const float *from = s.out + own.row * dim;
+    T *to = out + head * dim;
+    mt_each<V>(0, dim, own.lane, MT_WARP, [&](auto width, size_t i) {
+        constexpr int W = decltype(width)::count;
+        float o[W];
+        mt_load<float, W>(from + i, o);
+        for (int j = 0; j < W; j++)
+            o[j] *= inverse;
+        mt_store<T, W>(to + i, o);
+    });
     if (own.lane == 0 && lse)
         lse[head] = s.max[own.row] + logf(s.sum[own.row]);
 }
@@ -92,7 +120,11 @@ static int run_block(struct mt_stream *stream, const struct mt_attention_plan *p
         if (code)
             return code;
     }
-    MT_LAUNCH((finish_rows<T>), grid, threads, 0, stream->handle, s, static_cast<T *>(a->out), a->lse);
+    mt_cuda_dispatch(a->dtype, mt_cuda_attention_packs(plan, a->out, a->head_dim, 0), [&](auto kind) {
+        typedef typename decltype(kind)::type Out;
+        MT_LAUNCH((finish_rows<Out, decltype(kind)::packs>), grid, threads, 0, stream->handle, s,
+                  static_cast<Out *>(a->out), a->lse);
+    });
     return 0;
 }
 

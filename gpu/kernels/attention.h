@@ -10,7 +10,7 @@
 #ifndef MT_GPU_KERNELS_ATTENTION_H
 #define MT_GPU_KERNELS_ATTENTION_H
 
-#include "gpu/kernels/kernel.h"
+#include "gpu/kernels/elementwise.h"
 
 #define MT_ATTENTION_THREADS 256 /* eight warps, a row each */
 
@@ -63,9 +63,9 @@ static inline struct mt_cuda_product mt_cuda_attention_product(const struct mt_a
     return product;
 }
 
-/* Which query and head a packed row is. */
+/* Which query and head a packed row is. Rows of a block are counted in 32 bits: kernels divide by these. */
 struct mt_attention_rows {
-    size_t query, queries, group, kv_heads;
+    unsigned query, queries, group, kv_heads;
 };
 
 /* A block of queries and the block of keys that it meets: what the kernels between two products look at. */
@@ -73,7 +73,8 @@ struct mt_attention_tile {
     struct mt_attention_rows rows;
     const int32_t *first, *last;
     float *scores;
-    size_t key, keys, stride; /* stride: elements between rows of scores, whole packs */
+    int key, keys;   /* the first, and how many */
+    unsigned stride; /* elements between rows of scores, whole packs */
     size_t dim;
     float softcap, rounded_scale;
     const float *alibi;
@@ -87,6 +88,9 @@ void mt_cuda_attention_meet(struct mt_attention_tile *tile, const struct mt_atte
                             size_t key);
 /* Of kernels with a warp a row. */
 dim3 mt_cuda_attention_grid(const struct mt_attention_tile *tile);
+/* Whether packs fit rows of head_dim elements in an operand whose rows and groups lie so far apart. */
+bool mt_cuda_attention_packs(const struct mt_attention_plan *plan, const void *address, size_t stride,
+                             size_t group_stride);
 /* to [rows, keys] = alpha * rows * keys^T: `rows` are packed, `keys` those of the batch. */
 int mt_cuda_attention_score(struct mt_stream *stream, const struct mt_attention_plan *plan,
                             const struct mt_attention_tile *tile, const void *rows, const void *keys,
@@ -112,8 +116,8 @@ struct mt_attention_bending {
 
 /* What becomes of a scaled score. `back` is how far the key lies behind the query (0 or below), `place` how
  * far behind its document's first key. */
-static inline __device__ float mt_attention_bend(float score, const struct mt_attention_bending &by,
-                                                 long long back, long long place)
+static inline __device__ float mt_attention_bend(float score, const struct mt_attention_bending &by, int back,
+                                                 int place)
 {
     if (by.softcap > 0)
         return by.softcap * tanhf(score / by.softcap);
@@ -122,13 +126,13 @@ static inline __device__ float mt_attention_bend(float score, const struct mt_at
     return score + by.slope * (float)back;
 }
 
-static inline __device__ void mt_attention_place(const struct mt_attention_rows &rows, size_t row,
+static inline __device__ void mt_attention_place(const struct mt_attention_rows &rows, unsigned row,
                                                  size_t *query, size_t *kv_head, size_t *member)
 {
-    const size_t a_head = rows.queries * rows.group;
+    const unsigned a_head = rows.queries * rows.group, within = row % a_head;
     *kv_head = row / a_head;
-    *query = rows.query + row % a_head / rows.group;
-    *member = row % rows.group;
+    *query = rows.query + within / rows.group;
+    *member = within % rows.group;
 }
 
 /* The row of a warp. */
@@ -142,11 +146,12 @@ struct mt_attention_row {
 static inline __device__ bool mt_attention_own_row(const struct mt_attention_rows &rows,
                                                    struct mt_attention_row *own)
 {
-    own->row = (size_t)blockIdx.x * (blockDim.x / MT_WARP) + threadIdx.x / MT_WARP;
+    const unsigned row = blockIdx.x * (blockDim.x / MT_WARP) + threadIdx.x / MT_WARP;
+    own->row = row;
     own->lane = threadIdx.x % MT_WARP;
-    if (own->row >= rows.kv_heads * rows.queries * rows.group)
+    if (row >= rows.kv_heads * rows.queries * rows.group)
         return false;
-    mt_attention_place(rows, own->row, &own->query, &own->kv_head, &own->member);
+    mt_attention_place(rows, row, &own->query, &own->kv_head, &own->member);
     return true;
 }
 
@@ -155,6 +160,31 @@ static inline __device__ size_t mt_attention_head(const struct mt_attention_rows
                                                   const struct mt_attention_row &own)
 {
     return (own.query * rows.kv_heads + own.kv_head) * rows.group + own.member;
+}
+
+/* The keys of a row that lie in the tile, and those that the query sees, counted from the tile's first. */
+struct mt_attention_range {
+    int from, to; /* seen: may lie outside the tile */
+    int end;      /* of those in the tile */
+};
+
+static inline __device__ struct mt_attention_range mt_attention_seen(const struct mt_attention_tile &tile,
+                                                                     const struct mt_attention_row &own)
+{
+    struct mt_attention_range range = {tile.first[own.query] - tile.key, tile.last[own.query] - tile.key, 0};
+    range.end = range.to < tile.keys ? range.to : tile.keys;
+    return range;
+}
+
+/* A row's elements by its warp, in packs of V where rows are whole packs: of arrays in the workspace, which
+ * are aligned. */
+template <int V, typename Body>
+static inline __device__ void mt_attention_each(size_t dim, unsigned lane, Body body)
+{
+    if (dim % V == 0)
+        mt_each<V>(0, dim, lane, MT_WARP, body);
+    else
+        mt_each<1>(0, dim, lane, MT_WARP, body);
 }
 
 static inline __device__ struct mt_attention_bending mt_attention_bends(const struct mt_attention_tile &tile,

@@ -9,13 +9,16 @@
  */
 #include "gpu/kernels/attention.h"
 
+/* Eight scores a lane at a time: twice two times 16 bytes in, twice 16 bytes of bf16 out. */
+#define PACK 8
+
 struct gradient {
     struct mt_attention_tile tile;
     float *dscores, *lse, *d;
 };
 
 /* lse and D of a block's rows, a warp a row. */
-template <typename T>
+template <typename T, int V>
 static __global__ void load_rows(struct gradient g, const T *packed_dout, const T *out, const float *lse)
 {
     struct mt_attention_row own;
@@ -23,8 +26,16 @@ static __global__ void load_rows(struct gradient g, const T *packed_dout, const 
         return;
     const size_t head = mt_attention_head(g.tile.rows, own), dim = g.tile.dim;
     float sum = 0;
-    for (size_t i = own.lane; i < dim; i += MT_WARP)
-        sum += mt_widen(packed_dout[own.row * dim + i]) * mt_widen(out[head * dim + i]);
+    packed_dout += own.row * dim;
+    out += head * dim;
+    mt_each<V>(0, dim, own.lane, MT_WARP, [&](auto width, size_t i) {
+        constexpr int W = decltype(width)::count;
+        float a[W], b[W];
+        mt_load<T, W>(packed_dout + i, a);
+        mt_load<T, W>(out + i, b);
+        for (int j = 0; j < W; j++)
+            sum += a[j] * b[j];
+    });
     sum = mt_warp_sum(sum);
     if (own.lane == 0) {
         g.d[own.row] = sum;
@@ -38,28 +49,45 @@ template <typename T> static __global__ void gradient_block(struct gradient g, T
     struct mt_attention_row own;
     if (!mt_attention_own_row(g.tile.rows, &own))
         return;
-    const long long from = (long long)g.tile.first[own.query] - (long long)g.tile.key;
-    const long long to = (long long)g.tile.last[own.query] - (long long)g.tile.key;
+    const struct mt_attention_range seen = mt_attention_seen(g.tile, own);
     const float lse = g.lse[own.row], d = g.d[own.row], softcap = g.tile.softcap;
+    const float inverse = softcap > 0 ? 1.0f / softcap : 0;
     const struct mt_attention_bending bending = mt_attention_bends(g.tile, own);
-    for (size_t i = own.lane; i < g.tile.stride; i += MT_WARP) {
-        const size_t at = own.row * g.tile.stride + i;
-        const bool seen = (long long)i >= from && (long long)i < to && i < g.tile.keys;
-        float probability = 0, slope = 0;
-        if (seen) {
-            const float score =
-                mt_attention_bend(g.tile.scores[at], bending, (long long)i - (to - 1), (long long)i - from);
-            const float bent = softcap > 0 ? score / softcap : 0, turn = 1.0f - bent * bent;
-            probability = expf(score - lse);
-            slope = probability * (g.dscores[at] - d) * turn;
+    const size_t row = own.row * g.tile.stride;
+    for (int first = (int)own.lane * PACK; first < (int)g.tile.stride; first += MT_WARP * PACK) {
+        const bool any = first < seen.end && first + PACK > seen.from; /* else nothing of it is read */
+        float score[PACK], slope[PACK];
+        if (any) {
+            mt_load<float, PACK>(g.tile.scores + row + first, score);
+            mt_load<float, PACK>(g.dscores + row + first, slope);
         }
-        p[at] = mt_narrow<T>(probability);
-        ds[at] = mt_narrow<T>(slope);
+#pragma unroll
+        for (int j = 0; j < PACK; j++) {
+            const int i = first + j;
+            if (any && i >= seen.from && i < seen.end) {
+                const float bent = mt_attention_bend(score[j], bending, i - (seen.to - 1), i - seen.from);
+                const float turn = 1.0f - bent * inverse * (bent * inverse);
+                score[j] = expf(bent - lse);
+                slope[j] = score[j] * (slope[j] - d) * turn;
+            } else {
+                score[j] = slope[j] = 0;
+            }
+        }
+        mt_store<T, PACK>(p + row + first, score);
+        mt_store<T, PACK>(ds + row + first, slope);
     }
 }
 
+/* An element's pack from fp32 to the data type. */
+template <typename T, int W> static __device__ void narrow_pack(const float *from, T *to)
+{
+    float v[W];
+    mt_load<float, W>(from, v);
+    mt_store<T, W>(to, v);
+}
+
 /* Packed rows of dq to where they belong. */
-template <typename T>
+template <typename T, int V>
 static __global__ void store_queries(struct gradient g, const float *dq, T *to, size_t stride,
                                      size_t group_stride)
 {
@@ -67,21 +95,29 @@ static __global__ void store_queries(struct gradient g, const float *dq, T *to, 
     if (!mt_attention_own_row(g.tile.rows, &own))
         return;
     const size_t dim = g.tile.dim;
+    dq += own.row * dim;
     to += own.query * stride + own.kv_head * group_stride + own.member * dim;
-    for (size_t i = own.lane; i < dim; i += MT_WARP)
-        to[i] = mt_narrow<T>(dq[own.row * dim + i]);
+    mt_each<V>(0, dim, own.lane, MT_WARP,
+               [&](auto width, size_t i) { narrow_pack<T, decltype(width)::count>(dq + i, to + i); });
 }
 
-/* [kv_heads, tokens, dim] in fp32 to the rows of dk or dv. */
-template <typename T>
-static __global__ void store_keys(const float *from, T *to, size_t tokens, size_t kv_heads, size_t dim,
-                                  size_t stride, size_t head_stride)
+/* [kv_heads, tokens, dim] in fp32 to the rows of dk and dv: blockIdx.y is a head, blockIdx.z one of both. */
+struct keys {
+    const float *from[2];
+    void *to[2];
+    size_t tokens, dim, stride[2], head_stride;
+};
+
+template <typename T, int V> static __global__ void store_keys(struct keys k)
 {
-    for (size_t t = blockIdx.x; t < tokens; t += gridDim.x)
-        for (size_t i = threadIdx.x; i < kv_heads * dim; i += blockDim.x) {
-            const size_t head = i / dim, at = i % dim;
-            to[t * stride + head * head_stride + at] = mt_narrow<T>(from[(head * tokens + t) * dim + at]);
-        }
+    const size_t t = (size_t)blockIdx.x * blockDim.y + threadIdx.y, head = blockIdx.y;
+    const unsigned which = blockIdx.z;
+    if (t >= k.tokens)
+        return;
+    const float *from = k.from[which] + (head * k.tokens + t) * k.dim;
+    T *to = static_cast<T *>(k.to[which]) + t * k.stride[which] + head * k.head_stride;
+    mt_each<V>(0, k.dim, threadIdx.x, blockDim.x,
+               [&](auto width, size_t i) { narrow_pack<T, decltype(width)::count>(from + i, to + i); });
 }
 
 struct backward {
@@ -96,12 +132,12 @@ static int add_to_keys(struct mt_stream *stream, const struct mt_attention_plan 
                        const struct mt_attention_tile *tile, const void *rows, const void *values, float *to,
                        float alpha)
 {
-    const size_t num_rows = tile->rows.queries * tile->rows.group;
+    const size_t num_rows = (size_t)tile->rows.queries * tile->rows.group;
     struct mt_cuda_product product = mt_cuda_attention_product(plan);
     product.a = rows;
     product.b = values;
-    product.c = to + tile->key * tile->dim;
-    product.m = tile->keys;
+    product.c = to + static_cast<size_t>(tile->key) * tile->dim;
+    product.m = static_cast<size_t>(tile->keys);
     product.n = tile->dim;
     product.k = num_rows;
     product.lda = tile->stride;
@@ -149,17 +185,42 @@ static int run_block(struct mt_stream *stream, const struct backward *b,
     mt_cuda_attention_pack(stream, plan, block, plan->q, a->q, a->q_stride, a->q_group_stride);
     mt_cuda_attention_pack(stream, plan, block, plan->dout, b->dout, a->num_heads * a->head_dim,
                            plan->group * a->head_dim);
-    MT_LAUNCH((load_rows<T>), grid, threads, 0, stream->handle, g, static_cast<const T *>(plan->dout),
-              static_cast<const T *>(a->out), static_cast<const float *>(a->lse));
+    mt_cuda_dispatch(a->dtype, mt_cuda_attention_packs(plan, a->out, a->head_dim, 0), [&](auto kind) {
+        typedef typename decltype(kind)::type Out;
+        MT_LAUNCH((load_rows<Out, decltype(kind)::packs>), grid, threads, 0, stream->handle, g,
+                  static_cast<const Out *>(plan->dout), static_cast<const Out *>(a->out),
+                  static_cast<const float *>(a->lse));
+    });
     for (size_t key = block->key; key < block->key_end; key += MT_CUDA_ATTENTION_KEYS) {
         mt_cuda_attention_meet(&g.tile, block, key);
         const int code = meet_keys<T>(stream, plan, &g, grid, key == block->key);
         if (code)
             return code;
     }
-    MT_LAUNCH((store_queries<T>), grid, threads, 0, stream->handle, g, static_cast<const float *>(plan->out),
-              static_cast<T *>(b->dq), b->dq_stride, a->q_group_stride);
+    const bool packs = mt_cuda_attention_packs(plan, b->dq, b->dq_stride, a->q_group_stride);
+    mt_cuda_dispatch(a->dtype, packs, [&](auto kind) {
+        typedef typename decltype(kind)::type Out;
+        MT_LAUNCH((store_queries<Out, decltype(kind)::packs>), grid, threads, 0, stream->handle, g,
+                  static_cast<const float *>(plan->out), static_cast<Out *>(b->dq), b->dq_stride,
+                  a->q_group_stride);
+    });
     return 0;
+}
+
+static void store_keys_of(struct mt_stream *stream, const struct backward *b)
+{
+    const struct mt_attention_plan *plan = &b->plan;
+    const struct mt_attention_args *a = &plan->args;
+    const struct keys k = {{plan->dk, plan->dv},         {b->dk, b->dv},   plan->tokens, a->head_dim,
+                           {b->dk_stride, b->dv_stride}, a->kv_head_stride};
+    const bool packs = mt_cuda_attention_packs(plan, b->dk, b->dk_stride, a->kv_head_stride) &&
+                       mt_cuda_attention_packs(plan, b->dv, b->dv_stride, a->kv_head_stride);
+    const dim3 grid(static_cast<unsigned>(mt_cuda_ceil_div(plan->tokens, 16)),
+                    static_cast<unsigned>(a->num_kv_heads), 2);
+    mt_cuda_dispatch(a->dtype, packs, [&](auto kind) {
+        MT_LAUNCH((store_keys<typename decltype(kind)::type, decltype(kind)::packs>), grid, dim3(16, 16), 0,
+                  stream->handle, k);
+    });
 }
 
 template <typename T> static int run(struct mt_stream *stream, const struct backward *b)
@@ -177,13 +238,7 @@ template <typename T> static int run(struct mt_stream *stream, const struct back
         code = run_block<T>(stream, b, &block);
     if (code)
         return code;
-    const dim3 grid(mt_cuda_blocks(plan->tokens, 65535)), threads(MT_ATTENTION_THREADS);
-    MT_LAUNCH((store_keys<T>), grid, threads, 0, stream->handle, static_cast<const float *>(plan->dk),
-              static_cast<T *>(b->dk), plan->tokens, a->num_kv_heads, a->head_dim, b->dk_stride,
-              a->kv_head_stride);
-    MT_LAUNCH((store_keys<T>), grid, threads, 0, stream->handle, static_cast<const float *>(plan->dv),
-              static_cast<T *>(b->dv), plan->tokens, a->num_kv_heads, a->head_dim, b->dv_stride,
-              a->kv_head_stride);
+    store_keys_of(stream, b);
     return mt_cuda_end(stream, "attention_backward");
 }
 

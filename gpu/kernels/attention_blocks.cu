@@ -63,8 +63,8 @@ int mt_cuda_attention_plan(struct mt_attention_plan *plan, const struct mt_atten
     struct mt_attention_args *a = &plan->args;
     *a = *args;
     if (!a->document_starts || !mt_cuda_data_dtype(a->dtype) || !a->head_dim || !a->num_kv_heads ||
-        !a->num_heads || a->num_heads % a->num_kv_heads || (a->alibi && a->softcap > 0) ||
-        (a->alibi_bf16 && (!a->alibi || a->window > 0)))
+        !a->num_heads || a->num_heads % a->num_kv_heads || a->num_heads > 65535 ||
+        (a->alibi && a->softcap > 0) || (a->alibi_bf16 && (!a->alibi || a->window > 0)))
         return -EINVAL;
     if (!a->key_starts)
         a->key_starts = a->document_starts;
@@ -140,12 +140,19 @@ bool mt_cuda_attention_next(const struct mt_attention_plan *plan, size_t *query,
     return true;
 }
 
+static struct mt_attention_rows rows_of(const struct mt_attention_plan *plan,
+                                        const struct mt_attention_block *block)
+{
+    return {static_cast<unsigned>(block->query), static_cast<unsigned>(block->queries),
+            static_cast<unsigned>(plan->group), static_cast<unsigned>(plan->args.num_kv_heads)};
+}
+
 struct mt_attention_tile mt_cuda_attention_tile(const struct mt_attention_plan *plan,
                                                 const struct mt_attention_block *block)
 {
     const struct mt_attention_args *a = &plan->args;
     struct mt_attention_tile tile = {};
-    tile.rows = {block->query, block->queries, plan->group, a->num_kv_heads};
+    tile.rows = rows_of(plan, block);
     tile.first = plan->first;
     tile.last = plan->last;
     tile.scores = plan->scores;
@@ -159,14 +166,14 @@ struct mt_attention_tile mt_cuda_attention_tile(const struct mt_attention_plan *
 void mt_cuda_attention_meet(struct mt_attention_tile *tile, const struct mt_attention_block *block,
                             size_t key)
 {
-    tile->key = key;
-    tile->keys = mt_size_min(MT_CUDA_ATTENTION_KEYS, block->key_end - key);
-    tile->stride = (tile->keys + 7) / 8 * 8;
+    tile->key = static_cast<int>(key);
+    tile->keys = static_cast<int>(mt_size_min(MT_CUDA_ATTENTION_KEYS, block->key_end - key));
+    tile->stride = (static_cast<unsigned>(tile->keys) + 7) / 8 * 8;
 }
 
 dim3 mt_cuda_attention_grid(const struct mt_attention_tile *tile)
 {
-    const size_t rows = tile->rows.queries * tile->rows.group * tile->rows.kv_heads;
+    const unsigned rows = tile->rows.queries * tile->rows.group * tile->rows.kv_heads;
     return dim3(static_cast<unsigned>(mt_cuda_ceil_div(rows, MT_ATTENTION_THREADS / MT_WARP)));
 }
 
@@ -178,10 +185,11 @@ int mt_cuda_attention_score(struct mt_stream *stream, const struct mt_attention_
 {
     struct mt_cuda_product product = mt_cuda_attention_product(plan);
     product.a = rows;
-    product.b = static_cast<const char *>(keys) + tile->key * key_stride * mt_dtype_bytes(plan->args.dtype);
+    product.b = static_cast<const char *>(keys) +
+                static_cast<size_t>(tile->key) * key_stride * mt_dtype_bytes(plan->args.dtype);
     product.c = to;
-    product.m = tile->rows.queries * tile->rows.group;
-    product.n = tile->keys;
+    product.m = (size_t)tile->rows.queries * tile->rows.group;
+    product.n = static_cast<size_t>(tile->keys);
     product.k = tile->dim;
     product.lda = tile->dim;
     product.ldb = key_stride;
@@ -200,12 +208,12 @@ int mt_cuda_attention_gather(struct mt_stream *stream, const struct mt_attention
 {
     struct mt_cuda_product product = mt_cuda_attention_product(plan);
     product.a = weights;
-    product.b =
-        static_cast<const char *>(values) + tile->key * value_stride * mt_dtype_bytes(plan->args.dtype);
+    product.b = static_cast<const char *>(values) +
+                static_cast<size_t>(tile->key) * value_stride * mt_dtype_bytes(plan->args.dtype);
     product.c = plan->out;
-    product.m = tile->rows.queries * tile->rows.group;
+    product.m = (size_t)tile->rows.queries * tile->rows.group;
     product.n = tile->dim;
-    product.k = tile->keys;
+    product.k = static_cast<size_t>(tile->keys);
     product.lda = tile->stride;
     product.ldb = value_stride;
     product.ldc = tile->dim;
@@ -260,17 +268,27 @@ template <typename T, int V>
 static __global__ void pack_rows(const T *from, T *to, struct mt_attention_rows rows, size_t dim,
                                  size_t stride, size_t group_stride)
 {
-    const size_t row = (size_t)blockIdx.x * blockDim.y + threadIdx.y;
+    const unsigned row = blockIdx.x * blockDim.y + threadIdx.y;
     if (row >= rows.kv_heads * rows.queries * rows.group)
         return;
     size_t query, kv_head, member;
     mt_attention_place(rows, row, &query, &kv_head, &member);
-    const T *own = from + query * stride + kv_head * group_stride + member * dim;
-    for (size_t i = (size_t)threadIdx.x * V; i < dim; i += (size_t)blockDim.x * V) {
-        float v[V];
-        mt_load<T, V>(own + i, v);
-        mt_store<T, V>(to + row * dim + i, v);
-    }
+    from += query * stride + kv_head * group_stride + member * dim;
+    to += row * dim;
+    mt_each<V>(0, dim, threadIdx.x, blockDim.x, [&](auto width, size_t i) {
+        constexpr int W = decltype(width)::count;
+        float v[W];
+        mt_load<T, W>(from + i, v);
+        mt_store<T, W>(to + i, v);
+    });
+}
+
+bool mt_cuda_attention_packs(const struct mt_attention_plan *plan, const void *address, size_t stride,
+                             size_t group_stride)
+{
+    const size_t element = mt_dtype_bytes(plan->args.dtype);
+    return mt_cuda_packs(plan->args.dtype, {{address, stride}}) && group_stride * element % 16 == 0 &&
+           plan->args.head_dim * element % 16 == 0;
 }
 
 void mt_cuda_attention_pack(struct mt_stream *stream, const struct mt_attention_plan *plan,
@@ -278,10 +296,8 @@ void mt_cuda_attention_pack(struct mt_stream *stream, const struct mt_attention_
                             size_t group_stride)
 {
     const struct mt_attention_args *a = &plan->args;
-    const struct mt_attention_rows rows = {block->query, block->queries, plan->group, a->num_kv_heads};
-    const size_t element = mt_dtype_bytes(a->dtype), n = 16 / element;
-    const bool packs =
-        a->head_dim % n == 0 && group_stride % n == 0 && mt_cuda_fits(from, element, stride, n);
+    const struct mt_attention_rows rows = rows_of(plan, block);
+    const bool packs = mt_cuda_attention_packs(plan, from, stride, group_stride);
     const dim3 grid(static_cast<unsigned>(mt_cuda_ceil_div(block->queries * a->num_heads, 16))),
         across(16, 16);
     mt_cuda_dispatch(a->dtype, packs, [&](auto kind) {

@@ -1,46 +1,32 @@
 /* dst = src in another type: fp32 to bf16 to nearest even, bf16 to fp32 exactly. Eight elements a thread,
- * whatever the types. */
+ * whatever the types: 16 bytes of the narrow one. */
 #include "gpu/kernels/elementwise.h"
 
 #define PACK 8
 
-/* Eight elements as packs of at most 16 bytes. */
-template <typename T> static __device__ void load_eight(const T *from, float *to)
+template <typename From, typename To, int V>
+static __global__ void cast_kernel(const From *src, To *dst, size_t count)
 {
-    constexpr int V = mt_elements<T>::count;
-    for (int i = 0; i < PACK; i += V)
-        mt_load<T, V>(from + i, to + i);
-}
-
-template <typename T> static __device__ void store_eight(T *to, const float *from)
-{
-    constexpr int V = mt_elements<T>::count;
-    for (int i = 0; i < PACK; i += V)
-        mt_store<T, V>(to + i, from + i);
-}
-
-template <typename From, typename To>
-static __global__ void cast_kernel(const From *src, To *dst, size_t count, size_t whole)
-{
-    const size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    const size_t threads = (size_t)gridDim.x * blockDim.x;
-    for (size_t i = thread; i < whole; i += threads) {
-        float v[PACK];
-        load_eight<From>(src + i * PACK, v);
-        store_eight<To>(dst + i * PACK, v);
-    }
-    for (size_t i = whole * PACK + thread; i < count; i += threads)
-        dst[i] = mt_narrow<To>(mt_widen(src[i]));
+    mt_each_of_all<V>(count, [&](auto width, size_t i) {
+        constexpr int W = decltype(width)::count;
+        float v[W];
+        mt_load<From, W>(src + i, v);
+        mt_store<To, W>(dst + i, v);
+    });
 }
 
 template <typename From, typename To>
 static void launch(struct mt_stream *stream, const struct mt_cast_args *a)
 {
-    const bool packs =
-        reinterpret_cast<uintptr_t>(a->src) % 16 == 0 && reinterpret_cast<uintptr_t>(a->dst) % 16 == 0;
-    MT_LAUNCH((cast_kernel<From, To>), mt_elementwise_grid(a->count, packs ? PACK : 1),
-              dim3(MT_ELEMENTWISE_THREADS), 0, stream->handle, static_cast<const From *>(a->src),
-              static_cast<To *>(a->dst), a->count, packs ? a->count / PACK : 0);
+    const From *src = static_cast<const From *>(a->src);
+    To *dst = static_cast<To *>(a->dst);
+    const dim3 threads(MT_ELEMENTWISE_THREADS);
+    if (mt_cuda_packs(a->src_dtype, {{src, 0}, {dst, 0}}))
+        MT_LAUNCH((cast_kernel<From, To, PACK>), mt_elementwise_grid(a->count, PACK), threads, 0,
+                  stream->handle, src, dst, a->count);
+    else
+        MT_LAUNCH((cast_kernel<From, To, 1>), mt_elementwise_grid(a->count, 1), threads, 0, stream->handle,
+                  src, dst, a->count);
 }
 
 int mt_cuda_cast(struct mt_stream *stream, const struct mt_cast_args *a)
@@ -54,16 +40,10 @@ int mt_cuda_cast(struct mt_stream *stream, const struct mt_cast_args *a)
     const int code = mt_cuda_begin(stream);
     if (code)
         return code;
-    if (a->src_dtype == MT_BF16) {
-        if (a->dst_dtype == MT_BF16)
-            launch<mt_bf16, mt_bf16>(stream, a);
-        else
-            launch<mt_bf16, float>(stream, a);
-    } else {
-        if (a->dst_dtype == MT_BF16)
-            launch<float, mt_bf16>(stream, a);
-        else
-            launch<float, float>(stream, a);
-    }
+    mt_cuda_dispatch(a->src_dtype, true, [&](auto from) {
+        mt_cuda_dispatch(a->dst_dtype, true, [&](auto to) {
+            launch<typename decltype(from)::type, typename decltype(to)::type>(stream, a);
+        });
+    });
     return mt_cuda_end(stream, "cast");
 }

@@ -98,8 +98,7 @@ int mt_cuda_cross_entropy_statistics(struct mt_stream *stream,
     const int code = mt_cuda_begin(stream);
     if (code)
         return code;
-    const size_t element = mt_dtype_bytes(a->dtype);
-    const bool packs = mt_cuda_fits(a->logits, element, a->cols, 16 / element);
+    const bool packs = mt_cuda_packs(a->dtype, {{a->logits, a->cols}});
     mt_cuda_dispatch(a->dtype, packs, [&](auto kind) {
         typedef typename decltype(kind)::type T;
         constexpr int V = decltype(kind)::packs;
@@ -173,8 +172,7 @@ int mt_cuda_cross_entropy_backward(struct mt_stream *stream, const struct mt_cro
     const int code = mt_cuda_begin(stream);
     if (code)
         return code;
-    const size_t element = mt_dtype_bytes(a->dtype);
-    const bool packs = mt_cuda_fits(a->logits, element, a->cols, 16 / element);
+    const bool packs = mt_cuda_packs(a->dtype, {{a->logits, a->cols}});
     const float inverse_square = a->softcap > 0 ? 1.0f / (a->softcap * a->softcap) : 0;
     mt_cuda_dispatch(a->dtype, packs, [&](auto kind) {
         typedef typename decltype(kind)::type T;

@@ -5,9 +5,7 @@
  * With s = sigmoid(x): silu f = x s, f' = s (1 + x (1 - s)). gelu: f = x Phi(x), f' = Phi(x) + x phi(x). Its
  * tanh form is x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3), since (1 + tanh u) / 2 = sigmoid(2u).
  */
-#include "gpu/kernels/kernel.h"
-
-#define THREADS 128
+#include "gpu/kernels/elementwise.h"
 
 static __device__ float sigmoid(float x)
 {
@@ -43,14 +41,14 @@ template <int kind> static __device__ float activate(float x, float *slope)
     return positive;
 }
 
-template <typename T> struct operands {
+template <typename T> struct gated_operands {
     const T *gate, *up, *dout;
     T *out, *dgate, *dup;
     size_t rows, cols, gate_stride, up_stride;
 };
 
 template <typename T, int V, int kind>
-static __device__ void forward_pack(const operands<T> &o, size_t row, size_t i)
+static __device__ void forward_pack(const gated_operands<T> &o, size_t row, size_t i)
 {
     float gate[V], up[V], slope;
     mt_load<T, V>(o.gate + row * o.gate_stride + i, gate);
@@ -65,7 +63,7 @@ static __device__ void forward_pack(const operands<T> &o, size_t row, size_t i)
 }
 
 template <typename T, int V, int kind>
-static __device__ void backward_pack(const operands<T> &o, size_t row, size_t i)
+static __device__ void backward_pack(const gated_operands<T> &o, size_t row, size_t i)
 {
     float gate[V], up[V], dout[V], slope;
     mt_load<T, V>(o.dout + row * o.cols + i, dout);
@@ -85,25 +83,22 @@ static __device__ void backward_pack(const operands<T> &o, size_t row, size_t i)
         mt_store<T, V>(o.dup + row * o.up_stride + i, up);
 }
 
-template <typename T, int V, int kind, bool backward> static __global__ void activation_kernel(operands<T> o)
+template <typename T, int V, int kind, bool backward>
+static __global__ void activation_kernel(gated_operands<T> o)
 {
-    const size_t i = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
-    if (i >= o.cols)
-        return;
-    for (size_t row = blockIdx.y; row < o.rows; row += gridDim.y) {
+    mt_each_of_rows<V>(o.rows, o.cols, [&](auto width, size_t row, size_t i) {
+        constexpr int W = decltype(width)::count;
         if (backward)
-            backward_pack<T, V, kind>(o, row, i);
+            backward_pack<T, W, kind>(o, row, i);
         else
-            forward_pack<T, V, kind>(o, row, i);
-    }
+            forward_pack<T, W, kind>(o, row, i);
+    });
 }
 
 template <typename T, int V, bool backward>
-static void launch(struct mt_stream *stream, const operands<T> &o, enum mt_activation kind)
+static void launch(struct mt_stream *stream, const gated_operands<T> &o, enum mt_activation kind)
 {
-    const dim3 grid(static_cast<unsigned>(mt_cuda_ceil_div(o.cols, (size_t)V * THREADS)),
-                    mt_cuda_blocks(o.rows, 65535)),
-        block(THREADS);
+    const dim3 grid = mt_rows_grid(o.rows, o.cols, V), block = mt_rows_block(o.cols, V);
     switch (kind) {
     case MT_ACTIVATION_SILU:
         MT_LAUNCH((activation_kernel<T, V, MT_ACTIVATION_SILU, backward>), grid, block, 0, stream->handle, o);
@@ -147,15 +142,16 @@ static int run(struct mt_stream *stream, const struct call *call, const char *op
     const int code = mt_cuda_begin(stream);
     if (code)
         return code;
-    const size_t element = mt_dtype_bytes(a.dtype), n = 16 / element;
-    const bool packs = a.cols % n == 0 && mt_cuda_fits(a.gate, element, a.gate_stride, n) &&
-                       mt_cuda_fits(a.up, element, a.up_stride, n) && mt_cuda_fits(a.dout, element, 0, n) &&
-                       mt_cuda_fits(a.dgate, element, 0, n) && mt_cuda_fits(a.dup, element, 0, n) &&
-                       mt_cuda_fits(call->out, element, 0, n);
+    const bool packs = mt_cuda_packs(a.dtype, {{a.gate, a.gate_stride},
+                                               {a.up, a.up_stride},
+                                               {a.dout, a.cols},
+                                               {a.dgate, a.gate_stride},
+                                               {a.dup, a.up_stride},
+                                               {call->out, a.cols}});
     mt_cuda_dispatch(a.dtype, packs, [&](auto kind) {
         typedef typename decltype(kind)::type T;
         constexpr int V = decltype(kind)::packs;
-        operands<T> o = {};
+        gated_operands<T> o = {};
         o.gate = static_cast<const T *>(a.gate);
         o.up = static_cast<const T *>(a.up);
         o.dout = static_cast<const T *>(a.dout);

@@ -1,8 +1,8 @@
 /* What kernels share: elements in packs of up to 128 bits, and sums over a warp or a block in an order that
  * the shape alone fixes.
  *
- * A kernel is compiled for packs of V elements (16 bytes) and for single ones; mt_cuda_packs says which one
- * fits the addresses and strides of a call. All arithmetic is in fp32.
+ * A kernel is compiled for packs of V elements (16 bytes) and for single ones; mt_cuda_packs says whether
+ * packs fit the addresses and strides of a call. All arithmetic is in fp32.
  */
 #ifndef MT_GPU_KERNELS_KERNEL_H
 #define MT_GPU_KERNELS_KERNEL_H
@@ -10,6 +10,7 @@
 #include "gpu/cuda.h"
 #include "gpu/launch.h"
 
+#include <initializer_list>
 #include <math.h>
 
 #define MT_WARP 32
@@ -42,33 +43,50 @@ template <typename T, int V> struct __align__(sizeof(T) * V) mt_pack
     T at[V];
 };
 
+/* Of V elements, those that are accessed at once: what 16 bytes hold. */
+template <typename T, int V> struct mt_access {
+    static constexpr int count = V * (int)sizeof(T) > 16 ? 16 / (int)sizeof(T) : V;
+};
+
 template <typename T, int V> static inline __device__ void mt_load(const T *from, float *to)
 {
-    const mt_pack<T, V> pack = *reinterpret_cast<const mt_pack<T, V> *>(from);
+    constexpr int W = mt_access<T, V>::count;
 #pragma unroll
-    for (int i = 0; i < V; i++)
-        to[i] = mt_widen(pack.at[i]);
+    for (int at = 0; at < V; at += W) {
+        const mt_pack<T, W> pack = *reinterpret_cast<const mt_pack<T, W> *>(from + at);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            to[at + i] = mt_widen(pack.at[i]);
+    }
 }
 
 template <typename T, int V> static inline __device__ void mt_store(T *to, const float *from)
 {
-    mt_pack<T, V> pack;
+    constexpr int W = mt_access<T, V>::count;
 #pragma unroll
-    for (int i = 0; i < V; i++)
-        pack.at[i] = mt_narrow<T>(from[i]);
-    *reinterpret_cast<mt_pack<T, V> *>(to) = pack;
+    for (int at = 0; at < V; at += W) {
+        mt_pack<T, W> pack;
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            pack.at[i] = mt_narrow<T>(from[at + i]);
+        *reinterpret_cast<mt_pack<T, W> *>(to + at) = pack;
+    }
 }
 
-/* Elements in 16 bytes. */
-template <typename T> struct mt_elements {
-    static constexpr int count = 16 / (int)sizeof(T);
+/* An operand: its address, and what its rows lie apart, in elements (0: it has no rows). */
+struct mt_cuda_lines {
+    const void *address;
+    size_t stride;
 };
 
-/* Whether packs of `count` elements of `element` bytes fit an address whose rows are `stride` elements apart;
- * NULL fits. */
-static inline bool mt_cuda_fits(const void *address, size_t element, size_t stride, size_t count)
+/* Whether packs of 16 bytes fit operands of this type; NULL always fits. */
+static inline bool mt_cuda_packs(enum mt_dtype dtype, std::initializer_list<struct mt_cuda_lines> operands)
 {
-    return !address || (reinterpret_cast<uintptr_t>(address) % (element * count) == 0 && stride % count == 0);
+    for (const struct mt_cuda_lines &lines : operands)
+        if (lines.address &&
+            (reinterpret_cast<uintptr_t>(lines.address) % 16 || lines.stride * mt_dtype_bytes(dtype) % 16))
+            return false;
+    return true;
 }
 
 /* ---- sums ---- */

@@ -4,14 +4,14 @@
  *   backward input   dx[T, in]        (=|+=) dy[T, out] * W[out, in]
  *   backward weight  dW[out, in] fp32 (=|+=) dy[T, out]^T * x[T, in];  dbias[out] (=|+=) sum over T of dy
  *
- * The bias rides on the product where the library takes it along. dbias: parts of tokens, each in token
- * order, then the parts in order.
+ * The bias rides on the product where the library takes it along, and so does dbias, which then costs no
+ * second look at dy. Elsewhere dbias is made of parts of tokens, each summed in a fixed order, then the parts
+ * in order.
  */
-#include "gpu/kernels/kernel.h"
+#include "gpu/kernels/parts.h"
 
 #include <limits.h>
 
-#define THREADS 128
 /* Parts of tokens at most, and tokens a part at least. */
 #define PARTS 64u
 #define LEAST 32u
@@ -21,50 +21,55 @@ static bool bad_shape(size_t tokens, size_t in, size_t out, size_t stride_a, siz
     return tokens > INT_MAX || in > INT_MAX || out > INT_MAX || stride_a > INT_MAX || stride_b > INT_MAX;
 }
 
-template <typename T>
+template <typename T, int V>
 static __global__ void bias_rows(T *c, const T *bias, size_t rows, size_t cols, size_t stride)
 {
-    const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= cols)
-        return;
-    const float own = mt_widen(bias[i]);
-    for (size_t row = blockIdx.y; row < rows; row += gridDim.y)
-        c[row * stride + i] = mt_narrow<T>(mt_widen(c[row * stride + i]) + own);
+    mt_each_of_rows<V>(rows, cols, [&](auto width, size_t row, size_t i) {
+        constexpr int W = decltype(width)::count;
+        float v[W], own[W];
+        mt_load<T, W>(c + row * stride + i, v);
+        mt_load<T, W>(bias + i, own);
+        for (int j = 0; j < W; j++)
+            v[j] += own[j];
+        mt_store<T, W>(c + row * stride + i, v);
+    });
 }
 
 /* A bias has its product's type on both sides. */
-template <typename T> static void launch_bias(struct mt_stream *stream, const struct mt_cuda_product *p)
+int mt_cuda_add_bias(struct mt_stream *stream, const struct mt_cuda_product *p, const char *operation)
 {
-    const dim3 grid(static_cast<unsigned>(mt_cuda_ceil_div(p->n, THREADS)), mt_cuda_blocks(p->m, 65535));
-    MT_LAUNCH((bias_rows<T>), grid, dim3(THREADS), 0, stream->handle, static_cast<T *>(p->c),
-              static_cast<const T *>(p->bias), p->m, p->n, p->ldc);
-}
-
-int mt_cuda_add_bias(struct mt_stream *stream, const struct mt_cuda_product *product, const char *operation)
-{
-    if (product->result == MT_BF16)
-        launch_bias<mt_bf16>(stream, product);
-    else
-        launch_bias<float>(stream, product);
+    mt_cuda_dispatch(p->result, mt_cuda_packs(p->result, {{p->c, p->ldc}, {p->bias, 0}}), [&](auto kind) {
+        typedef typename decltype(kind)::type T;
+        constexpr int V = decltype(kind)::packs;
+        MT_LAUNCH((bias_rows<T, V>), mt_rows_grid(p->m, p->n, V), mt_rows_block(p->n, V), 0, stream->handle,
+                  static_cast<T *>(p->c), static_cast<const T *>(p->bias), p->m, p->n, p->ldc);
+    });
     return mt_cuda_end(stream, operation);
 }
 
-template <typename T>
-static __global__ void cap(T *y, size_t tokens, size_t cols, size_t stride, float softcap)
+template <typename T, int V>
+static __global__ void cap(T *y, size_t tokens, size_t cols, size_t stride, float softcap, float inverse)
 {
-    const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= cols)
-        return;
-    for (size_t t = blockIdx.y; t < tokens; t += gridDim.y)
-        y[t * stride + i] = mt_narrow<T>(softcap * tanhf(mt_widen(y[t * stride + i]) / softcap));
+    mt_each_of_rows<V>(tokens, cols, [&](auto width, size_t row, size_t i) {
+        constexpr int W = decltype(width)::count;
+        float v[W];
+        mt_load<T, W>(y + row * stride + i, v);
+        for (int j = 0; j < W; j++)
+            v[j] = softcap * tanhf(v[j] * inverse);
+        mt_store<T, W>(y + row * stride + i, v);
+    });
 }
 
-template <typename T> static void launch_cap(struct mt_stream *stream, const struct mt_linear_args *a)
+static int cap_rows(struct mt_stream *stream, const struct mt_linear_args *a)
 {
-    const dim3 grid(static_cast<unsigned>(mt_cuda_ceil_div(a->out_features, THREADS)),
-                    mt_cuda_blocks(a->tokens, 65535));
-    MT_LAUNCH((cap<T>), grid, dim3(THREADS), 0, stream->handle, static_cast<T *>(a->y), a->tokens,
-              a->out_features, a->y_stride, a->softcap);
+    mt_cuda_dispatch(a->dtype, mt_cuda_packs(a->dtype, {{a->y, a->y_stride}}), [&](auto kind) {
+        typedef typename decltype(kind)::type T;
+        constexpr int V = decltype(kind)::packs;
+        MT_LAUNCH((cap<T, V>), mt_rows_grid(a->tokens, a->out_features, V), mt_rows_block(a->out_features, V),
+                  0, stream->handle, static_cast<T *>(a->y), a->tokens, a->out_features, a->y_stride,
+                  a->softcap, 1.0f / a->softcap);
+    });
+    return mt_cuda_end(stream, "linear");
 }
 
 int mt_cuda_linear(struct mt_stream *stream, const struct mt_linear_args *args)
@@ -102,13 +107,7 @@ int mt_cuda_linear(struct mt_stream *stream, const struct mt_linear_args *args)
     product.operands = a.dtype;
     product.result = a.dtype;
     code = mt_cuda_multiply(stream, &product, "linear");
-    if (code || !(a.softcap > 0))
-        return code;
-    if (a.dtype == MT_BF16)
-        launch_cap<mt_bf16>(stream, &a);
-    else
-        launch_cap<float>(stream, &a);
-    return mt_cuda_end(stream, "linear");
+    return code || !(a.softcap > 0) ? code : cap_rows(stream, &a);
 }
 
 int mt_cuda_linear_backward_input(struct mt_stream *stream, const struct mt_linear_backward_input_args *args)
@@ -143,31 +142,18 @@ int mt_cuda_linear_backward_input(struct mt_stream *stream, const struct mt_line
     return mt_cuda_multiply(stream, &product, "linear_backward_input");
 }
 
-template <typename T>
-static __global__ void column_parts(const T *dy, float *parts, size_t tokens, size_t a_part, size_t cols,
+template <typename T, int V>
+static __global__ void column_parts(const T *dy, float *parts, size_t tokens, struct mt_cut cut, size_t cols,
                                     size_t stride)
 {
-    const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    const size_t first = (size_t)blockIdx.y * a_part,
-                 last = first + a_part < tokens ? first + a_part : tokens;
-    if (i >= cols)
-        return;
-    float sum = 0;
-    for (size_t t = first; t < last; t++)
-        sum += mt_widen(dy[t * stride + i]);
-    parts[(size_t)blockIdx.y * cols + i] = sum;
-}
-
-static __global__ void sum_parts(const float *parts, float *to, size_t num_parts, size_t cols,
-                                 bool accumulate)
-{
-    const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= cols)
-        return;
-    float sum = 0;
-    for (size_t part = 0; part < num_parts; part++)
-        sum += parts[part * cols + i];
-    to[i] = accumulate ? to[i] + sum : sum;
+    const size_t i = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
+    mt_column_part<V, 1>(cut, tokens, i < cols, parts + blockIdx.y * cols + i, cols,
+                         [&](size_t t, float(*sums)[V]) {
+                             float v[V];
+                             mt_load<T, V>(dy + t * stride + i, v);
+                             for (int j = 0; j < V; j++)
+                                 sums[0][j] += v[j];
+                         });
 }
 
 static int bias_gradient(struct mt_stream *stream, const struct mt_linear_backward_weight_args *a)
@@ -175,26 +161,61 @@ static int bias_gradient(struct mt_stream *stream, const struct mt_linear_backwa
     float *parts = mt_cuda_parts(stream);
     if (!parts)
         return -EIO;
-    const size_t room = MT_CUDA_PARTS_BYTES / sizeof(float) / a->out_features;
-    size_t num_parts = mt_size_min(mt_size_min(PARTS, room), mt_cuda_ceil_div(a->tokens, LEAST));
-    if (!num_parts) {
+    const struct mt_cut cut = mt_cuda_cut_columns(a->tokens, 1, a->out_features, PARTS, LEAST);
+    if (!cut.parts) {
         mt_cuda_fail(stream->device, "linear_backward_weight: a bias of %zu columns is too long",
                      a->out_features);
         return -EIO;
     }
-    const size_t a_part = mt_cuda_ceil_div(a->tokens, num_parts);
-    num_parts = mt_cuda_ceil_div(a->tokens, a_part);
-    const unsigned columns = static_cast<unsigned>(mt_cuda_ceil_div(a->out_features, THREADS));
-    const dim3 grid(columns, static_cast<unsigned>(num_parts)), block(THREADS);
-    if (a->dtype == MT_BF16)
-        MT_LAUNCH((column_parts<mt_bf16>), grid, block, 0, stream->handle,
-                  static_cast<const mt_bf16 *>(a->dy), parts, a->tokens, a_part, a->out_features,
-                  a->dy_stride);
-    else
-        MT_LAUNCH((column_parts<float>), grid, block, 0, stream->handle, static_cast<const float *>(a->dy),
-                  parts, a->tokens, a_part, a->out_features, a->dy_stride);
-    MT_LAUNCH(sum_parts, dim3(columns), block, 0, stream->handle, static_cast<const float *>(parts), a->dbias,
-              num_parts, a->out_features, a->accumulate);
+    const bool packs = a->out_features % 8 == 0 && mt_cuda_packs(a->dtype, {{a->dy, a->dy_stride}});
+    mt_cuda_dispatch(a->dtype, packs, [&](auto kind) {
+        typedef typename decltype(kind)::type T;
+        constexpr int V = decltype(kind)::packs;
+        MT_LAUNCH((column_parts<T, V>), mt_parts_grid<V>(a->out_features, cut.parts, 1),
+                  mt_parts_block<V>(a->out_features), 0, stream->handle, static_cast<const T *>(a->dy), parts,
+                  a->tokens, cut, a->out_features, a->dy_stride);
+    });
+    mt_cuda_add_parts(stream, parts, cut.parts, a->out_features, a->out_features, a->dbias, NULL,
+                      a->accumulate);
+    return mt_cuda_end(stream, "linear_backward_weight");
+}
+
+/* Both gradients by one product where the library takes the sums along. It overwrites them, and wants them
+ * aligned as the result is: gradients that are added to, or lie anywhere, take the way over the scratch. */
+static int weight_gradient(struct mt_stream *stream, const struct mt_linear_backward_weight_args *a)
+{
+    struct mt_cuda_product product = {};
+    product.a = a->dy;
+    product.b = a->x;
+    product.c = a->dweight;
+    product.m = a->out_features;
+    product.n = a->in_features;
+    product.k = a->tokens;
+    product.lda = a->dy_stride;
+    product.ldb = a->x_stride;
+    product.ldc = a->in_features;
+    product.transpose_a = true;
+    product.alpha = 1;
+    product.beta = a->accumulate ? 1.0f : 0.0f;
+    product.operands = a->dtype;
+    product.result = MT_F32;
+    if (!a->dbias)
+        return mt_cuda_multiply(stream, &product, "linear_backward_weight");
+    float *parts = mt_cuda_parts(stream);
+    if (!parts)
+        return -EIO;
+    const bool direct = !a->accumulate && reinterpret_cast<uintptr_t>(a->dbias) % 16 == 0;
+    const bool room = a->out_features <= MT_CUDA_PARTS_BYTES / sizeof(float);
+    bool sums_left = true;
+    product.a_sums = direct ? a->dbias : room ? parts : NULL;
+    const int code = mt_cuda_multiply_and_sum(stream, &product, &sums_left, "linear_backward_weight");
+    if (code)
+        return code;
+    if (sums_left || !product.a_sums)
+        return bias_gradient(stream, a);
+    if (direct)
+        return 0;
+    mt_cuda_add_parts(stream, parts, 1, a->out_features, a->out_features, a->dbias, NULL, a->accumulate);
     return mt_cuda_end(stream, "linear_backward_weight");
 }
 
@@ -211,23 +232,8 @@ int mt_cuda_linear_backward_weight(struct mt_stream *stream,
         return 0;
     if (!a.dy || !a.x)
         return -EINVAL;
-    int code = mt_cuda_begin(stream);
-    struct mt_cuda_product product = {};
-    product.a = a.dy;
-    product.b = a.x;
-    product.c = a.dweight;
-    product.m = a.out_features;
-    product.n = a.in_features;
-    product.k = a.tokens;
-    product.lda = a.dy_stride;
-    product.ldb = a.x_stride;
-    product.ldc = a.in_features;
-    product.transpose_a = true;
-    product.alpha = 1;
-    product.beta = a.accumulate ? 1.0f : 0.0f;
-    product.operands = a.dtype;
-    product.result = MT_F32;
-    if (!code && a.dweight)
-        code = mt_cuda_multiply(stream, &product, "linear_backward_weight");
-    return code || !a.dbias ? code : bias_gradient(stream, &a);
+    const int code = mt_cuda_begin(stream);
+    if (code || !a.dweight)
+        return code || !a.dbias ? code : bias_gradient(stream, &a);
+    return weight_gradient(stream, &a);
 }

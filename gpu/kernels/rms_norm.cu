@@ -9,7 +9,9 @@
  * ones a block's. dweight: parts of the vectors, each summed in a fixed order, then the parts in order; their
  * number comes from the shape alone.
  */
-#include "gpu/kernels/kernel.h"
+#include "gpu/kernels/parts.h"
+
+#include <limits.h>
 
 #define THREADS 256
 #define SHORT_COLS 512
@@ -18,7 +20,8 @@
 #define LEAST 32u
 
 struct norm {
-    size_t rows, groups, cols, x_stride, y_stride, dx_stride; /* y: dy in the backward pass */
+    unsigned rows, groups;
+    size_t cols, x_stride, y_stride, dx_stride; /* y: dy in the backward pass */
     float eps, offset;
     bool centered, weight_per_group, accumulate;
 };
@@ -49,7 +52,7 @@ template <typename T, int V>
 static __global__ void norm_forward(const T *x, const T *weight, const T *bias, T *y, float *rstd_out,
                                     float *mean_out, struct norm s)
 {
-    const size_t n = (size_t)blockIdx.x * blockDim.y + threadIdx.y;
+    const unsigned n = blockIdx.x * blockDim.y + threadIdx.y;
     if (n >= s.rows * s.groups)
         return;
     const size_t row = n / s.groups, group = n % s.groups, own = s.weight_per_group ? group * s.cols : 0;
@@ -87,9 +90,10 @@ static __global__ void norm_forward(const T *x, const T *weight, const T *bias, 
         mean_out[n] = mean;
 }
 
-static bool bad_strides(size_t width, size_t a, size_t b, size_t c)
+/* Vectors are counted in 32 bits: kernels divide by groups. */
+static bool bad_shape(size_t rows, size_t groups, size_t width, size_t a, size_t b, size_t c)
 {
-    return a < width || b < width || c < width;
+    return rows > INT_MAX / groups || a < width || b < width || c < width;
 }
 
 int mt_cuda_rms_norm(struct mt_stream *stream, const struct mt_rms_norm_args *args)
@@ -99,7 +103,7 @@ int mt_cuda_rms_norm(struct mt_stream *stream, const struct mt_rms_norm_args *ar
     const size_t width = a.groups * a.cols;
     a.x_stride = a.x_stride ? a.x_stride : width;
     a.y_stride = a.y_stride ? a.y_stride : width;
-    if (!mt_cuda_data_dtype(a.dtype) || bad_strides(width, a.x_stride, a.y_stride, width) ||
+    if (!mt_cuda_data_dtype(a.dtype) || bad_shape(a.rows, a.groups, width, a.x_stride, a.y_stride, width) ||
         (a.mean && !a.centered))
         return -EINVAL;
     if (!a.rows || !a.cols)
@@ -110,8 +114,8 @@ int mt_cuda_rms_norm(struct mt_stream *stream, const struct mt_rms_norm_args *ar
     if (code)
         return code;
     struct norm s = {};
-    s.rows = a.rows;
-    s.groups = a.groups;
+    s.rows = static_cast<unsigned>(a.rows);
+    s.groups = static_cast<unsigned>(a.groups);
     s.cols = a.cols;
     s.x_stride = a.x_stride;
     s.y_stride = a.y_stride;
@@ -119,10 +123,11 @@ int mt_cuda_rms_norm(struct mt_stream *stream, const struct mt_rms_norm_args *ar
     s.offset = a.weight_offset;
     s.centered = a.centered;
     s.weight_per_group = a.weight_per_group;
-    const size_t element = mt_dtype_bytes(a.dtype), n = 16 / element;
-    const bool packs = a.cols % n == 0 && mt_cuda_fits(a.x, element, a.x_stride, n) &&
-                       mt_cuda_fits(a.y, element, a.y_stride, n) && mt_cuda_fits(a.weight, element, 0, n) &&
-                       mt_cuda_fits(a.bias, element, 0, n);
+    /* Whole packs, so that each group of a row begins with one. */
+    const bool packs =
+        mt_cuda_packs(a.dtype,
+                      {{a.x, a.x_stride}, {a.y, a.y_stride}, {a.weight, a.cols}, {a.bias, a.cols}}) &&
+        a.cols * mt_dtype_bytes(a.dtype) % 16 == 0;
     mt_cuda_dispatch(a.dtype, packs, [&](auto kind) {
         typedef typename decltype(kind)::type T;
         constexpr int V = decltype(kind)::packs;
@@ -137,7 +142,7 @@ template <typename T, int V>
 static __global__ void norm_backward(const T *x, const T *weight, const T *dy, const float *rstds,
                                      const float *means, T *dx, struct norm s)
 {
-    const size_t n = (size_t)blockIdx.x * blockDim.y + threadIdx.y;
+    const unsigned n = blockIdx.x * blockDim.y + threadIdx.y;
     if (n >= s.rows * s.groups)
         return;
     const size_t row = n / s.groups, group = n % s.groups;
@@ -173,68 +178,26 @@ static __global__ void norm_backward(const T *x, const T *weight, const T *dy, c
     }
 }
 
-/* A block: a strip of columns of one part of the rows (of one group of them where each has its weight). The
- * rows of threads take every blockDim.y-th vector; in the end they are added in order. */
+/* dweight's and dbias's parts: of the rows' vectors, or of one group's where each has its weight. */
 template <typename T, int V>
 static __global__ void weight_parts(const T *x, const T *dy, const float *rstds, const float *means,
-                                    float *parts, size_t own, size_t a_part, struct norm s)
+                                    float *parts, size_t own, struct mt_cut cut, struct norm s)
 {
-    MT_SHARED(float, sums, [2][THREADS][V]);
     const size_t i = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
-    const size_t vectors = s.weight_per_group ? s.rows : s.rows * s.groups;
-    const size_t first = (size_t)blockIdx.y * a_part,
-                 last = first + a_part < vectors ? first + a_part : vectors;
-    const int thread = (int)(threadIdx.y * blockDim.x + threadIdx.x);
-    float dweight[V], dbias[V], v[V], g[V];
-    for (int j = 0; j < V; j++)
-        dweight[j] = dbias[j] = 0;
-    for (size_t at = first + threadIdx.y; i < s.cols && at < last; at += blockDim.y) {
-        const size_t n = s.weight_per_group ? at * s.groups + blockIdx.z : at;
+    const size_t vectors = s.weight_per_group ? s.rows : (size_t)s.rows * s.groups;
+    float *part = parts + (size_t)blockIdx.y * 2 * own + (size_t)blockIdx.z * s.cols + i;
+    mt_column_part<V, 2>(cut, vectors, i < s.cols, part, own, [&](size_t at, float(*sums)[V]) {
+        const unsigned n = s.weight_per_group ? (unsigned)at * s.groups + blockIdx.z : (unsigned)at;
         const size_t row = n / s.groups, group = n % s.groups;
+        float v[V], g[V];
         mt_load<T, V>(x + row * s.x_stride + group * s.cols + i, v);
         mt_load<T, V>(dy + row * s.y_stride + group * s.cols + i, g);
         const float rstd = rstds[n], mean = s.centered ? means[n] : 0;
         for (int j = 0; j < V; j++) {
-            dweight[j] += g[j] * (v[j] - mean) * rstd;
-            dbias[j] += g[j];
+            sums[0][j] += g[j] * (v[j] - mean) * rstd;
+            sums[1][j] += g[j];
         }
-    }
-    for (int j = 0; j < V; j++) {
-        sums[0][thread][j] = dweight[j];
-        sums[1][thread][j] = dbias[j];
-    }
-    __syncthreads();
-    if (threadIdx.y || i >= s.cols)
-        return;
-    float *part = parts + (size_t)blockIdx.y * 2 * own + (size_t)blockIdx.z * s.cols + i;
-    for (int j = 0; j < V; j++) {
-        for (unsigned other = 1; other < blockDim.y; other++) {
-            dweight[j] += sums[0][other * blockDim.x + threadIdx.x][j];
-            dbias[j] += sums[1][other * blockDim.x + threadIdx.x][j];
-        }
-        part[j] = dweight[j];
-        part[own + j] = dbias[j];
-    }
-}
-
-static __global__ void sum_parts(const float *parts, float *to, size_t num_parts, size_t own, bool accumulate)
-{
-    const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= own)
-        return;
-    float sum = 0;
-    for (size_t part = 0; part < num_parts; part++)
-        sum += parts[part * 2 * own + i];
-    to[i] = accumulate ? to[i] + sum : sum;
-}
-
-/* The smallest power of two of threads that holds a vector's packs, at most a warp. */
-static unsigned threads_across(size_t packs)
-{
-    unsigned threads = 1;
-    while (threads < MT_WARP && threads < packs)
-        threads *= 2;
-    return threads;
+    });
 }
 
 static int weight_gradient(struct mt_stream *stream, const struct mt_rms_norm_backward_args *a,
@@ -245,32 +208,20 @@ static int weight_gradient(struct mt_stream *stream, const struct mt_rms_norm_ba
         return -EIO;
     const size_t own = a->weight_per_group ? a->groups * a->cols : a->cols;
     const size_t vectors = a->weight_per_group ? a->rows : a->rows * a->groups;
-    const size_t room = MT_CUDA_PARTS_BYTES / sizeof(float) / (2 * own);
-    size_t num_parts = mt_size_min(mt_size_min(PARTS, room), mt_cuda_ceil_div(vectors, LEAST));
-    if (!num_parts || (a->weight_per_group && a->groups > 65535)) {
+    const struct mt_cut cut = mt_cuda_cut_columns(vectors, 2, own, PARTS, LEAST);
+    if (!cut.parts || (a->weight_per_group && a->groups > 65535)) {
         mt_cuda_fail(stream->device, "rms_norm_backward: a weight of %zu elements is too long", own);
         return -EIO;
     }
-    const size_t a_part = mt_cuda_ceil_div(vectors, num_parts);
-    num_parts = mt_cuda_ceil_div(vectors, a_part);
     mt_cuda_dispatch(a->dtype, packs, [&](auto kind) {
         typedef typename decltype(kind)::type T;
         constexpr int V = decltype(kind)::packs;
-        const unsigned across = threads_across(mt_cuda_ceil_div(a->cols, V));
-        const dim3 block(across, THREADS / across);
-        const dim3 grid(static_cast<unsigned>(mt_cuda_ceil_div(a->cols, (size_t)across * V)),
-                        static_cast<unsigned>(num_parts),
-                        a->weight_per_group ? static_cast<unsigned>(a->groups) : 1);
-        MT_LAUNCH((weight_parts<T, V>), grid, block, 0, stream->handle, static_cast<const T *>(a->x),
-                  static_cast<const T *>(a->dy), a->rstd, a->mean, parts, own, a_part, *s);
+        MT_LAUNCH((weight_parts<T, V>),
+                  mt_parts_grid<V>(a->cols, cut.parts, a->weight_per_group ? a->groups : 1),
+                  mt_parts_block<V>(a->cols), 0, stream->handle, static_cast<const T *>(a->x),
+                  static_cast<const T *>(a->dy), a->rstd, a->mean, parts, own, cut, *s);
     });
-    const dim3 grid(static_cast<unsigned>(mt_cuda_ceil_div(own, THREADS)));
-    if (a->dweight)
-        MT_LAUNCH(sum_parts, grid, dim3(THREADS), 0, stream->handle, static_cast<const float *>(parts),
-                  a->dweight, num_parts, own, a->accumulate_dweight);
-    if (a->dbias)
-        MT_LAUNCH(sum_parts, grid, dim3(THREADS), 0, stream->handle, static_cast<const float *>(parts + own),
-                  a->dbias, num_parts, own, a->accumulate_dweight);
+    mt_cuda_add_parts(stream, parts, cut.parts, 2 * own, own, a->dweight, a->dbias, a->accumulate_dweight);
     return 0;
 }
 
@@ -282,7 +233,8 @@ int mt_cuda_rms_norm_backward(struct mt_stream *stream, const struct mt_rms_norm
     a.x_stride = a.x_stride ? a.x_stride : width;
     a.dy_stride = a.dy_stride ? a.dy_stride : width;
     a.dx_stride = a.dx_stride ? a.dx_stride : width;
-    if (!mt_cuda_data_dtype(a.dtype) || bad_strides(width, a.x_stride, a.dy_stride, a.dx_stride) ||
+    if (!mt_cuda_data_dtype(a.dtype) ||
+        bad_shape(a.rows, a.groups, width, a.x_stride, a.dy_stride, a.dx_stride) ||
         a.centered != (a.mean != NULL))
         return -EINVAL;
     if (!a.rows || !a.cols)
@@ -293,8 +245,8 @@ int mt_cuda_rms_norm_backward(struct mt_stream *stream, const struct mt_rms_norm
     if (code)
         return code;
     struct norm s = {};
-    s.rows = a.rows;
-    s.groups = a.groups;
+    s.rows = static_cast<unsigned>(a.rows);
+    s.groups = static_cast<unsigned>(a.groups);
     s.cols = a.cols;
     s.x_stride = a.x_stride;
     s.y_stride = a.dy_stride;
@@ -303,10 +255,10 @@ int mt_cuda_rms_norm_backward(struct mt_stream *stream, const struct mt_rms_norm
     s.centered = a.centered;
     s.weight_per_group = a.weight_per_group;
     s.accumulate = a.accumulate_dx;
-    const size_t element = mt_dtype_bytes(a.dtype), n = 16 / element;
-    const bool packs = a.cols % n == 0 && mt_cuda_fits(a.x, element, a.x_stride, n) &&
-                       mt_cuda_fits(a.dy, element, a.dy_stride, n) &&
-                       mt_cuda_fits(a.dx, element, a.dx_stride, n) && mt_cuda_fits(a.weight, element, 0, n);
+    const bool packs =
+        mt_cuda_packs(a.dtype,
+                      {{a.x, a.x_stride}, {a.dy, a.dy_stride}, {a.dx, a.dx_stride}, {a.weight, a.cols}}) &&
+        a.cols * mt_dtype_bytes(a.dtype) % 16 == 0;
     /* The weight's gradient first: dx may take dy's place. */
     if (a.dweight || a.dbias)
         code = weight_gradient(stream, &a, &s, packs);

@@ -2,16 +2,20 @@
  *
  *   (a cos p - b sin p, b cos p + a sin p);  inverse: the sign of sin p turns round
  *
- * A block is a token; its threads take V pairs of a head at a time.
+ * A block is a token; rows of its threads are heads, and a thread takes V pairs of one at a time. What is
+ * read twice, angles, is fp32 and shared by all heads: it stays in the cache.
  */
-#include "gpu/kernels/kernel.h"
+#include "gpu/kernels/elementwise.h"
+
+#include <limits.h>
 
 #define THREADS 128
 
 struct rope {
     const int32_t *positions;
     const float *cos, *sin;
-    size_t heads, head_dim, pairs, x_stride, num_positions, run, run_stride;
+    size_t head_dim, pairs, x_stride, num_positions, run_stride;
+    unsigned heads, run; /* run: all heads, or what runs hold */
     float sign;
     volatile unsigned long long *fault;
 };
@@ -20,11 +24,13 @@ struct rope {
 template <typename T, int V>
 static __device__ void rotate_halves(T *head, const float *cos, const float *sin, size_t pairs, float sign)
 {
-    float a[V], b[V];
+    float a[V], b[V], c_of[V], s_of[V];
     mt_load<T, V>(head, a);
     mt_load<T, V>(head + pairs, b);
+    mt_load<float, V>(cos, c_of);
+    mt_load<float, V>(sin, s_of);
     for (int i = 0; i < V; i++) {
-        const float c = cos[i], s = sign * sin[i], x = a[i];
+        const float c = c_of[i], s = sign * s_of[i], x = a[i];
         a[i] = x * c - b[i] * s;
         b[i] = b[i] * c + x * s;
     }
@@ -37,11 +43,13 @@ template <typename T, int V>
 static __device__ void rotate_neighbours(T *head, const float *cos, const float *sin, float sign)
 {
     constexpr int W = V == 1 ? 1 : 2 * V; /* single elements need not lie as pairs do */
-    float v[2 * V];
+    float v[2 * V], c_of[V], s_of[V];
     for (int i = 0; i < 2 * V; i += W)
         mt_load<T, W>(head + i, v + i);
+    mt_load<float, V>(cos, c_of);
+    mt_load<float, V>(sin, s_of);
     for (int i = 0; i < V; i++) {
-        const float c = cos[i], s = sign * sin[i], x = v[2 * i];
+        const float c = c_of[i], s = sign * s_of[i], x = v[2 * i];
         v[2 * i] = x * c - v[2 * i + 1] * s;
         v[2 * i + 1] = v[2 * i + 1] * c + x * s;
     }
@@ -55,19 +63,21 @@ static __global__ void rope_kernel(T *x, size_t tokens, struct rope r)
     for (size_t t = blockIdx.x; t < tokens; t += gridDim.x) {
         const int32_t position = r.positions[t];
         if (position < 0 || (size_t)position >= r.num_positions) {
-            if (threadIdx.x == 0)
+            if (threadIdx.x == 0 && threadIdx.y == 0)
                 mt_fault(r.fault, MT_CUDA_FAULT_POSITION, t, position);
             continue;
         }
         const float *cos = r.cos + (size_t)position * r.pairs, *sin = r.sin + (size_t)position * r.pairs;
-        const unsigned a_head = (unsigned)(r.pairs / V), all = (unsigned)r.heads * a_head;
-        for (unsigned n = threadIdx.x; n < all; n += blockDim.x) {
-            const unsigned head = n / a_head, i = n % a_head * V;
-            T *at = x + t * r.x_stride + head / r.run * r.run_stride + head % r.run * r.head_dim;
-            if (interleaved)
-                rotate_neighbours<T, V>(at + 2 * i, cos + i, sin + i, r.sign);
-            else
-                rotate_halves<T, V>(at + i, cos + i, sin + i, r.pairs, r.sign);
+        for (unsigned head = threadIdx.y; head < r.heads; head += blockDim.y) {
+            const size_t within = r.run == r.heads ? head * r.head_dim
+                                                   : head / r.run * r.run_stride + head % r.run * r.head_dim;
+            T *at = x + t * r.x_stride + within;
+            for (size_t i = (size_t)threadIdx.x * V; i < r.pairs; i += (size_t)blockDim.x * V) {
+                if (interleaved)
+                    rotate_neighbours<T, V>(at + 2 * i, cos + i, sin + i, r.sign);
+                else
+                    rotate_halves<T, V>(at + i, cos + i, sin + i, r.pairs, r.sign);
+            }
         }
     }
 }
@@ -75,7 +85,8 @@ static __global__ void rope_kernel(T *x, size_t tokens, struct rope r)
 template <typename T, int V>
 static void launch(struct mt_stream *stream, const struct mt_rope_args *a, const struct rope &r)
 {
-    const dim3 grid(mt_cuda_blocks(a->tokens, 65535)), block(THREADS);
+    const unsigned across = mt_threads_across(mt_cuda_ceil_div(r.pairs, V), MT_WARP);
+    const dim3 grid(mt_cuda_blocks(a->tokens, 65535)), block(across, THREADS / across);
     if (a->interleaved)
         MT_LAUNCH((rope_kernel<T, V, true>), grid, block, 0, stream->handle, static_cast<T *>(a->x),
                   a->tokens, r);
@@ -92,7 +103,7 @@ int mt_cuda_rope(struct mt_stream *stream, const struct mt_rope_args *args)
     const size_t width = a.heads ? (a.heads / a.run - 1) * a.run_stride + a.run * a.head_dim : 0;
     a.x_stride = a.x_stride ? a.x_stride : width;
     if (!mt_cuda_data_dtype(a.dtype) || a.rotary_dim % 2 || a.rotary_dim > a.head_dim || a.x_stride < width ||
-        (a.heads && a.heads % a.run) || a.run_stride < a.run * a.head_dim)
+        a.heads > INT_MAX || (a.heads && a.heads % a.run) || a.run_stride < a.run * a.head_dim)
         return -EINVAL;
     if (!a.tokens || !a.heads || !a.rotary_dim)
         return 0;
@@ -105,18 +116,19 @@ int mt_cuda_rope(struct mt_stream *stream, const struct mt_rope_args *args)
     r.positions = a.positions;
     r.cos = a.cos;
     r.sin = a.sin;
-    r.heads = a.heads;
+    r.heads = static_cast<unsigned>(a.heads);
     r.head_dim = a.head_dim;
     r.pairs = a.rotary_dim / 2;
     r.x_stride = a.x_stride;
     r.num_positions = a.num_positions;
-    r.run = a.run;
+    r.run = static_cast<unsigned>(a.run);
     r.run_stride = a.run_stride;
     r.sign = a.inverse ? -1.0f : 1.0f;
     r.fault = stream->device->fault_word;
     /* In packs, a thread of neighbours has 16 bytes, one of halves twice 16 bytes. */
-    const size_t element = mt_dtype_bytes(a.dtype), n = 16 / element;
-    const bool packs = mt_cuda_fits(a.x, element, a.x_stride, n) && a.run_stride % n == 0 &&
+    const size_t n = 16 / mt_dtype_bytes(a.dtype);
+    const bool packs = mt_cuda_packs(a.dtype, {{a.x, a.x_stride}}) &&
+                       mt_cuda_packs(MT_F32, {{a.cos, 0}, {a.sin, 0}}) && a.run_stride % n == 0 &&
                        a.head_dim % n == 0 && (a.interleaved ? a.rotary_dim : r.pairs) % n == 0;
     if (a.dtype == MT_BF16) {
         if (!packs)

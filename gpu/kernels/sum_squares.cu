@@ -1,33 +1,37 @@
 /* *sum (=|+=) sum of x[i]^2 in fp64: each block a stretch that the number of elements alone fixes, then the
  * blocks' parts in a tree of fixed shape. */
-#include "gpu/kernels/kernel.h"
+#include "gpu/kernels/parts.h"
 
-#define THREADS 256
 #define PARTS 1024u
-/* A part has at least so many elements. */
 #define LEAST 4096u
 
-static __global__ void square_parts(const float *x, double *parts, size_t count, size_t a_part)
+template <int V>
+static __global__ void square_parts(const float *x, double *parts, size_t count, struct mt_cut cut)
 {
-    const size_t first = (size_t)blockIdx.x * a_part;
-    const size_t last = first + a_part < count ? first + a_part : count;
+    size_t first, last;
     double sum = 0;
-    for (size_t i = first + threadIdx.x; i < last; i += blockDim.x)
-        sum += (double)x[i] * (double)x[i];
+    mt_part_of(blockIdx.x, cut, count, &first, &last);
+    mt_each<V>(first, last, threadIdx.x, blockDim.x, [&](auto width, size_t i) {
+        constexpr int W = decltype(width)::count;
+        float v[W];
+        mt_load<float, W>(x + i, v);
+        for (int j = 0; j < W; j++)
+            sum += (double)v[j] * (double)v[j];
+    });
     sum = mt_block_sum(sum);
     if (threadIdx.x == 0)
         parts[blockIdx.x] = sum;
 }
 
-static __global__ void sum_parts(const double *parts, double *sum, size_t count, bool accumulate)
-{
-    double own = 0;
-    for (size_t i = threadIdx.x; i < count; i += blockDim.x)
-        own += parts[i];
-    own = mt_block_sum(own);
-    if (threadIdx.x == 0)
-        *sum = accumulate ? *sum + own : own;
-}
+struct squares_finish {
+    double *sum;
+    bool accumulate;
+
+    __device__ void operator()(unsigned, double total) const
+    {
+        *sum = accumulate ? *sum + total : total;
+    }
+};
 
 int mt_cuda_sum_squares(struct mt_stream *stream, const struct mt_sum_squares_args *a)
 {
@@ -39,12 +43,14 @@ int mt_cuda_sum_squares(struct mt_stream *stream, const struct mt_sum_squares_ar
     double *parts = reinterpret_cast<double *>(mt_cuda_parts(stream));
     if (!parts)
         return -EIO;
-    const size_t a_part = mt_size_max(LEAST, mt_cuda_ceil_div(a->count, PARTS));
-    const size_t num_parts = mt_cuda_ceil_div(a->count, a_part);
-    if (num_parts)
-        MT_LAUNCH(square_parts, dim3(static_cast<unsigned>(num_parts)), dim3(THREADS), 0, stream->handle,
-                  a->x, parts, a->count, a_part);
-    MT_LAUNCH(sum_parts, dim3(1), dim3(THREADS), 0, stream->handle, static_cast<const double *>(parts),
-              a->sum, num_parts, a->accumulate);
+    const struct mt_cut cut = mt_cuda_cut(a->count, PARTS, LEAST, 4);
+    if (cut.parts) {
+        const dim3 grid(static_cast<unsigned>(cut.parts)), threads(MT_PARTS_THREADS);
+        if (mt_cuda_packs(MT_F32, {{a->x, 0}}))
+            MT_LAUNCH((square_parts<4>), grid, threads, 0, stream->handle, a->x, parts, a->count, cut);
+        else
+            MT_LAUNCH((square_parts<1>), grid, threads, 0, stream->handle, a->x, parts, a->count, cut);
+    }
+    mt_cuda_total_of_parts(stream, parts, cut.parts, 1, squares_finish{a->sum, a->accumulate});
     return mt_cuda_end(stream, "sum_squares");
 }

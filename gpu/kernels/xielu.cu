@@ -7,18 +7,18 @@
  * h is small beside its terms near 0: there it is summed as a series. The curvatures' gradients are parts of
  * elements, cut by their number alone, each in fp64, then the parts in a tree of fixed shape.
  */
-#include "gpu/kernels/kernel.h"
+#include "gpu/kernels/parts.h"
 
-#define THREADS 256
 #define PARTS 1024u
 #define LEAST 4096u
 
-template <typename T> struct operands {
-    const T *x, *dy; /* dy NULL: forward */
+template <typename T> struct xielu_operands {
+    const T *x, *dy; /* dy: in the backward pass */
     T *out;          /* y or dx */
     const T *alpha_p, *alpha_n, *beta, *eps;
     double *parts; /* [parts][2] */
-    size_t count, a_part;
+    size_t count;
+    struct mt_cut cut;
 };
 
 struct curvature {
@@ -60,7 +60,7 @@ static __device__ float curve(const struct curvature &c, float x, float *slope, 
     return c.n * *bend + c.beta * x;
 }
 
-template <typename T> static __global__ void xielu_kernel(operands<T> o)
+template <typename T, int V, bool backward> static __global__ void xielu_kernel(xielu_operands<T> o)
 {
     MT_SHARED(struct curvature, shared, );
     if (threadIdx.x == 0) {
@@ -72,44 +72,54 @@ template <typename T> static __global__ void xielu_kernel(operands<T> o)
     }
     __syncthreads();
     const struct curvature c = shared;
-    const size_t first = (size_t)blockIdx.x * o.a_part;
-    const size_t last = first + o.a_part < o.count ? first + o.a_part : o.count;
-    double sums[2] = {0, 0};
-    for (size_t i = first + threadIdx.x; i < last; i += blockDim.x) {
-        const float x = mt_widen(o.x[i]), dy = o.dy ? mt_widen(o.dy[i]) : 0.0f;
-        float slope, bend;
-        const float y = curve(c, x, &slope, &bend);
-        sums[x > 0.0f ? 0 : 1] += (double)(dy * bend);
-        o.out[i] = mt_narrow<T>(o.dy ? dy * slope : y);
-    }
-    if (!o.dy)
+    size_t first, last;
+    double above = 0, below = 0;
+    mt_part_of(blockIdx.x, o.cut, o.count, &first, &last);
+    mt_each<V>(first, last, threadIdx.x, blockDim.x, [&](auto width, size_t i) {
+        constexpr int W = decltype(width)::count;
+        float x[W], dy[W], slope, bend;
+        mt_load<T, W>(o.x + i, x);
+        if (backward)
+            mt_load<T, W>(o.dy + i, dy);
+        for (int j = 0; j < W; j++) {
+            const float y = curve(c, x[j], &slope, &bend);
+            if (backward) {
+                above += x[j] > 0.0f ? (double)(dy[j] * bend) : 0.0;
+                below += x[j] > 0.0f ? 0.0 : (double)(dy[j] * bend);
+            }
+            x[j] = backward ? dy[j] * slope : y;
+        }
+        mt_store<T, W>(o.out + i, x);
+    });
+    if (!backward)
         return;
-    sums[0] = mt_block_sum(sums[0]);
-    sums[1] = mt_block_sum(sums[1]);
+    above = mt_block_sum(above);
+    below = mt_block_sum(below);
     if (threadIdx.x == 0) {
-        o.parts[2 * (size_t)blockIdx.x] = sums[0];
-        o.parts[2 * (size_t)blockIdx.x + 1] = sums[1];
+        o.parts[2 * (size_t)blockIdx.x] = above;
+        o.parts[2 * (size_t)blockIdx.x + 1] = below;
     }
 }
 
-/* `which` curvature: 0 the positive side's. */
-template <typename T>
-static __global__ void sum_parts(const double *parts, size_t num_parts, int which, const T *alpha, float *to,
-                                 bool accumulate)
-{
-    double own = 0;
-    for (size_t i = threadIdx.x; i < num_parts; i += blockDim.x)
-        own += parts[2 * i + (size_t)which];
-    own = mt_block_sum(own);
-    if (threadIdx.x == 0) {
-        own /= 1 + exp(-(double)mt_widen(*alpha));
-        *to = (float)((accumulate ? (double)*to : 0) + own);
+/* Number 0 is the positive side's curvature. */
+template <typename T> struct xielu_finish {
+    const T *alpha_p, *alpha_n;
+    float *dalpha_p, *dalpha_n;
+    bool accumulate;
+
+    __device__ void operator()(unsigned number, double total) const
+    {
+        float *to = number ? dalpha_n : dalpha_p;
+        if (!to)
+            return;
+        total /= 1 + exp(-(double)mt_widen(number ? *alpha_n : *alpha_p));
+        *to = (float)((accumulate ? (double)*to : 0) + total);
     }
-}
+};
 
 template <typename T> static int run(struct mt_stream *stream, const struct mt_xielu_backward_args *a)
 {
-    operands<T> o = {};
+    xielu_operands<T> o = {};
     o.x = static_cast<const T *>(a->x);
     o.dy = static_cast<const T *>(a->dy);
     o.out = static_cast<T *>(a->dx);
@@ -118,20 +128,27 @@ template <typename T> static int run(struct mt_stream *stream, const struct mt_x
     o.beta = static_cast<const T *>(a->beta);
     o.eps = static_cast<const T *>(a->eps);
     o.count = a->count;
-    o.a_part = mt_size_max(LEAST, mt_cuda_ceil_div(a->count, PARTS));
+    o.cut = mt_cuda_cut(a->count, PARTS, LEAST, 8);
     if (a->dy) {
         o.parts = reinterpret_cast<double *>(mt_cuda_parts(stream));
         if (!o.parts)
             return -EIO;
     }
-    const size_t num_parts = mt_cuda_ceil_div(a->count, o.a_part);
-    MT_LAUNCH((xielu_kernel<T>), dim3(static_cast<unsigned>(num_parts)), dim3(THREADS), 0, stream->handle, o);
-    if (a->dy && a->dalpha_p)
-        MT_LAUNCH((sum_parts<T>), dim3(1), dim3(THREADS), 0, stream->handle,
-                  static_cast<const double *>(o.parts), num_parts, 0, o.alpha_p, a->dalpha_p, a->accumulate);
-    if (a->dy && a->dalpha_n)
-        MT_LAUNCH((sum_parts<T>), dim3(1), dim3(THREADS), 0, stream->handle,
-                  static_cast<const double *>(o.parts), num_parts, 1, o.alpha_n, a->dalpha_n, a->accumulate);
+    const bool packs = mt_cuda_packs(a->dtype, {{a->x, 0}, {a->dy, 0}, {a->dx, 0}});
+    const dim3 grid(static_cast<unsigned>(o.cut.parts)), threads(MT_PARTS_THREADS);
+    constexpr int V = 16 / (int)sizeof(T);
+    if (a->dy && packs)
+        MT_LAUNCH((xielu_kernel<T, V, true>), grid, threads, 0, stream->handle, o);
+    else if (a->dy)
+        MT_LAUNCH((xielu_kernel<T, 1, true>), grid, threads, 0, stream->handle, o);
+    else if (packs)
+        MT_LAUNCH((xielu_kernel<T, V, false>), grid, threads, 0, stream->handle, o);
+    else
+        MT_LAUNCH((xielu_kernel<T, 1, false>), grid, threads, 0, stream->handle, o);
+    if (a->dy && (a->dalpha_p || a->dalpha_n))
+        mt_cuda_total_of_parts(
+            stream, o.parts, o.cut.parts, 2,
+            xielu_finish<T>{o.alpha_p, o.alpha_n, a->dalpha_p, a->dalpha_n, a->accumulate});
     return mt_cuda_end(stream, a->dy ? "xielu_backward" : "xielu");
 }
 
