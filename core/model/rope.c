@@ -97,7 +97,8 @@ static int find_type(const struct mt_rope_source *source, const json_t *settings
     const char *name = item ? json_string_value(item) : "default";
     if (!name)
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "config: `rope_type` must be a string");
-    if (strcmp(name, "su") == 0) /* what longrope was called at first */
+    /* What longrope was called at first; phi3's old files also call it yarn, which that family has not. */
+    if (strcmp(name, "su") == 0 || (source->longrope_only && strcmp(name, "yarn") == 0))
         name = "longrope";
     const bool alpha = present(settings, "alpha") != NULL;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -342,19 +343,26 @@ size_t mt_rope_length_class(const struct mt_rope *rope, size_t longest)
     return rope->type == MT_ROPE_LONGROPE && beyond;
 }
 
-void mt_rope_tables(const struct mt_rope *rope, size_t num_positions, size_t longest, float *cos_table,
+size_t mt_rope_num_classes(const struct mt_rope *rope, size_t longest)
+{
+    if ((double)longest <= rope->original_max_position_embeddings)
+        return 1;
+    return rope->type == MT_ROPE_DYNAMIC ? SIZE_MAX : rope->type == MT_ROPE_LONGROPE ? 2 : 1;
+}
+
+void mt_rope_tables(const struct mt_rope *rope, size_t first, size_t count, size_t longest, float *cos_table,
                     float *sin_table)
 {
     const size_t half = rope->rotary_dim / 2;
     for (size_t i = 0; i < half; i++) {
         const double f = frequency(rope, i, longest);
-        for (size_t p = 0; p < num_positions; p++) {
+        for (size_t row = 0; row < count; row++) {
+            const double p = (double)(first + row);
             double scale = rope->attention_factor;
             if (rope->query_beta > 0)
-                scale *=
-                    1 + rope->query_beta * log(1 + floor((double)p / rope->original_max_position_embeddings));
-            cos_table[p * half + i] = (float)(scale * cos((double)p * f));
-            sin_table[p * half + i] = (float)((rope->reversed ? -scale : scale) * sin((double)p * f));
+                scale *= 1 + rope->query_beta * log(1 + floor(p / rope->original_max_position_embeddings));
+            cos_table[row * half + i] = (float)(scale * cos(p * f));
+            sin_table[row * half + i] = (float)((rope->reversed ? -scale : scale) * sin(p * f));
         }
     }
 }

@@ -60,12 +60,15 @@ struct mt_rope_source {
  * null it wins, as in transformers). What is not supported is refused by name. */
 int mt_rope_read(const struct mt_rope_source *source, struct mt_rope *rope, struct mt_error *error);
 
-/* Tables depend on the longest sequence of a batch through this number alone: equal numbers, equal tables. */
+/* Tables depend on the longest sequence of a batch through this number alone: equal numbers, equal tables. 0:
+ * as short batches have them. */
 size_t mt_rope_length_class(const struct mt_rope *rope, size_t longest);
+/* How many tables there are in all for batches up to `longest`; SIZE_MAX: one for each length. */
+size_t mt_rope_num_classes(const struct mt_rope *rope, size_t longest);
 
-/* cos and sin: [num_positions, rotary_dim / 2] row-major, computed in fp64, for batches whose longest
- * sequence has `longest` tokens. */
-void mt_rope_tables(const struct mt_rope *rope, size_t num_positions, size_t longest, float *cos_table,
+/* cos and sin, [count, rotary_dim / 2] row-major, of the positions from `first` on, computed in fp64, for
+ * batches whose longest sequence has `longest` tokens. */
+void mt_rope_tables(const struct mt_rope *rope, size_t first, size_t count, size_t longest, float *cos_table,
                     float *sin_table);
 
 #endif

@@ -21,6 +21,12 @@ struct mt_decoder {
     struct mt_weights *weights;
     struct mt_layer_cache *caches; /* [num_layers] */
     size_t *lengths;               /* [max_sequences] */
+    /* Where the model turns positions otherwise once a sequence is long (longrope), the keys that are cached
+     * then have to be made anew: [max_sequences], what is in the caches, and how it was turned. */
+    struct history {
+        int32_t *ids; /* [max_tokens]; NULL where that cannot happen */
+        bool long_table;
+    } * histories;
     char *stand[2], *beside, *activations, *scratch;
     char *staging;                 /* host: embeddings in, logits out */
     char *last, *logits;           /* device: last rows of the sequences; their logits of a tile */
@@ -29,6 +35,56 @@ struct mt_decoder {
     int32_t *positions, *device_positions;
     struct mt_decode_sequence *sequences; /* [max_sequences] */
 };
+
+/* ---- tables that change while a sequence grows ---- */
+
+static bool long_table(const struct mt_decoder *decoder, size_t longest)
+{
+    for (size_t i = 0; i < decoder->model->num_ropes; i++) {
+        const struct mt_rope *rope = &decoder->model->ropes[i];
+        if (rope->type == MT_ROPE_LONGROPE && mt_rope_length_class(rope, longest))
+            return true;
+    }
+    return false;
+}
+
+static int make_histories(struct mt_decoder *decoder, struct mt_error *error)
+{
+    const struct mt_decoder_options *o = &decoder->options;
+    if (!long_table(decoder, o->max_tokens))
+        return 0;
+    decoder->histories = calloc(o->max_sequences, sizeof *decoder->histories);
+    for (size_t s = 0; decoder->histories && s < o->max_sequences; s++) {
+        decoder->histories[s].ids = calloc(o->max_tokens, sizeof(int32_t));
+        if (!decoder->histories[s].ids)
+            break;
+        if (s + 1 == o->max_sequences)
+            return 0;
+    }
+    return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
+                        "out of memory for %zu sequences of %zu tokens", o->max_sequences, o->max_tokens);
+}
+
+/* Notes the new tokens; whose cached keys were turned by the other table begins anew with all it has. */
+static void write_histories(struct mt_decoder *decoder, struct mt_decoder_input *inputs, size_t num_inputs,
+                            size_t longest)
+{
+    const bool table = long_table(decoder, longest);
+    for (size_t i = 0; decoder->histories && i < num_inputs; i++) {
+        struct mt_decoder_input *input = &inputs[i];
+        struct history *history = &decoder->histories[input->sequence];
+        size_t *length = &decoder->lengths[input->sequence];
+        memcpy(history->ids + *length, input->ids, input->tokens * sizeof *input->ids);
+        if (*length && history->long_table != table) {
+            input->ids = history->ids;
+            input->tokens += *length;
+            *length = 0;
+        }
+        history->long_table = table;
+    }
+}
+
+/* ---- making one ---- */
 
 static int build_caches(struct mt_decoder *decoder, struct mt_error *error)
 {
@@ -153,6 +209,7 @@ int mt_decoder_new(struct mt_store *store, struct mt_device *device, struct mt_p
     r = r ? r
           : mt_weights_new(store, device, decoder->rig.in, decoder->rig.compute,
                            &(struct mt_weights_options){0}, &decoder->weights, error);
+    r = r ? r : make_histories(decoder, error);
     r = r ? r : build_caches(decoder, error);
     r = r ? r : build_workspaces(decoder, error);
     if (r) {
@@ -173,6 +230,9 @@ void mt_decoder_free(struct mt_decoder *decoder)
     mt_rig_close(&decoder->rig);
     mt_blocks_free(&decoder->blocks);
     free(decoder->caches);
+    for (size_t s = 0; decoder->histories && s < decoder->options.max_sequences; s++)
+        free(decoder->histories[s].ids);
+    free(decoder->histories);
     free(decoder->lengths);
     free(decoder->sequences);
     free(decoder);
@@ -367,21 +427,26 @@ static int run_pass(struct mt_decoder *decoder, const struct mt_decoder_input *i
     return decoder->rig.device->api->stream_synchronize(decoder->rig.compute, NULL);
 }
 
-int mt_decoder_forward(struct mt_decoder *decoder, const struct mt_decoder_input *inputs, size_t num_inputs,
+int mt_decoder_forward(struct mt_decoder *decoder, const struct mt_decoder_input *given, size_t num_inputs,
                        struct mt_error *error)
 {
     if (decoder->broken)
         return mt_error_set(error, -EIO, MT_REASON_DEVICE, "the decoder failed before");
-    MT_TRY(check_inputs(decoder, inputs, num_inputs, error));
+    MT_TRY(check_inputs(decoder, given, num_inputs, error));
     mt_autofree struct pass *pass = calloc(1, sizeof *pass + num_inputs * sizeof *pass->input);
     mt_autofree size_t *done = calloc(num_inputs + 1, sizeof *done);
     mt_autofree size_t *wanted = calloc(num_inputs + 1, sizeof *wanted);
-    if (!pass || !done || !wanted)
+    mt_autofree struct mt_decoder_input *inputs = calloc(num_inputs + 1, sizeof *inputs);
+    if (!pass || !done || !wanted || !inputs)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
-    size_t longest = 0;
+    memcpy(inputs, given, num_inputs * sizeof *inputs);
+    size_t first = SIZE_MAX, longest = 0;
     for (size_t i = 0; i < num_inputs; i++)
         longest = mt_size_max(longest, decoder->lengths[inputs[i].sequence] + inputs[i].tokens);
-    MT_TRY(mt_rig_set_longest(&decoder->rig, longest, error));
+    write_histories(decoder, inputs, num_inputs, longest);
+    for (size_t i = 0; i < num_inputs; i++)
+        first = mt_size_min(first, decoder->lengths[inputs[i].sequence]);
+    MT_TRY(mt_rig_set_longest(&decoder->rig, mt_size_min(first, longest), longest, error));
     pass->done = done;
     for (plan(decoder, inputs, num_inputs, pass); pass->tokens; plan(decoder, inputs, num_inputs, pass)) {
         int r = run_pass(decoder, inputs, pass, wanted);

@@ -166,7 +166,9 @@ static int build(struct mt_executor *executor, struct mt_device *device, struct 
     MT_TRY(
         mt_weights_new(executor->store, device, rig->in, rig->compute, &weights, &executor->weights, error));
     struct mt_gradients_options gradients = {
-        .num_slabs = mt_size_max(options->num_grad_slabs ? options->num_grad_slabs : 4, interval),
+        /* More than there are layers would never be used. */
+        .num_slabs = mt_size_min(mt_size_max(options->num_grad_slabs ? options->num_grad_slabs : 4, interval),
+                                 model->num_layers),
         .tile_rows = weights.tile_rows,
         .sum_rows = executor->head.tile_rows,
     };
@@ -276,7 +278,7 @@ static int load_inputs(struct mt_executor *executor, bool keep)
     size_t longest = 0;
     for (size_t t = 0; t < executor->batches.tokens; t++)
         longest = mt_size_max(longest, (size_t)executor->batches.positions[t] + 1);
-    MT_TRY(mt_rig_set_longest(rig, longest, NULL));
+    MT_TRY(mt_rig_set_longest(rig, 0, longest, NULL));
     mt_weights_invalidate(executor->weights);
     mt_boundaries_start(executor->boundaries, keep);
     MT_TRY(mt_microbatches_upload(&executor->batches, rig->device, rig->in));
@@ -502,7 +504,7 @@ void mt_executor_memory(const struct mt_executor *executor, struct mt_executor_m
             {
                 .boundaries = mt_boundaries_host_bytes(executor->boundaries),
                 .gradients = mt_gradients_host_bytes(executor->gradients),
-                .staging = executor->blocks.host_bytes,
+                .staging = executor->blocks.host_bytes + executor->rig.blocks.host_bytes,
             },
         .pinned = executor->blocks.pinned,
     };

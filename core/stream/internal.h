@@ -12,14 +12,28 @@
 #include "core/stream/updater.h"
 #include "core/stream/weights.h"
 
+/* A rope's table in device memory, cosines before sines. Where it depends on the longest sequence of a batch,
+ * some tables that were made are kept on the host. */
+#define MT_RIG_ROPE_CACHE 4u
+struct mt_rig_rope {
+    float *device;
+    size_t length_class, first, end; /* mt_rope_length_class of the rows that it holds; which rows */
+    size_t num_cached;
+    struct mt_rig_cached_rope {
+        float *host; /* cosines and sines of all positions */
+        bool filled;
+        size_t length_class, used; /* when it was used last */
+    } cached[MT_RIG_ROPE_CACHE];
+    size_t clock;
+};
+
 /* Streams and tables that training and generation set up alike. */
 struct mt_rig {
     struct mt_device *device;
     struct mt_stream *in, *compute, *out; /* weights in, compute, gradients out */
     struct mt_rope_table ropes[MT_MODEL_MAX_ROPES];
-    float *rope_memory[MT_MODEL_MAX_ROPES]; /* the tables, in device memory */
-    size_t rope_class[MT_MODEL_MAX_ROPES];  /* mt_rope_length_class of what they hold */
-    float *alibi, *sines;                   /* the other tables, in device memory; NULL */
+    struct mt_rig_rope rope_tables[MT_MODEL_MAX_ROPES];
+    float *alibi, *sines; /* the other tables, in device memory; NULL */
     struct mt_layer_context context;
     struct mt_blocks blocks;
 };
@@ -27,8 +41,9 @@ struct mt_rig {
 /* Rope tables for `num_positions`. */
 int mt_rig_open(struct mt_rig *rig, struct mt_device *device, const struct mt_model *model,
                 enum mt_dtype dtype, size_t num_positions, struct mt_error *error);
-/* Before a batch whose longest sequence has so many tokens: some ropes depend on it. All streams are idle. */
-int mt_rig_set_longest(struct mt_rig *rig, size_t longest, struct mt_error *error);
+/* Before a batch whose longest sequence has so many tokens, and that reads positions from `first` on: some
+ * ropes depend on it. All streams are idle. */
+int mt_rig_set_longest(struct mt_rig *rig, size_t first, size_t longest, struct mt_error *error);
 void mt_rig_close(struct mt_rig *rig);
 /* Waits until all three streams are idle. */
 int mt_rig_synchronize(struct mt_rig *rig, struct mt_error *error);

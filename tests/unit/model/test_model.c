@@ -269,7 +269,7 @@ static void rotary_angles_are_exact_far_out_in_a_long_text(void **state)
         .type = MT_ROPE_DEFAULT, .theta = 10000, .rotary_dim = DIM, .attention_factor = 1};
     float *cosines = malloc(2 * sizeof *cosines * LONG * HALF), *sines = cosines + (size_t)LONG * HALF;
     assert_non_null(cosines);
-    mt_rope_tables(&rope, LONG, LONG, cosines, sines);
+    mt_rope_tables(&rope, 0, LONG, LONG, cosines, sines);
     for (size_t p = LONG - 300; p < LONG; p++)
         for (size_t i = 0; i < HALF; i++) {
             const long double angle = (long double)p * powl(10000, -2.0L * (long double)i / DIM);
@@ -292,7 +292,7 @@ static void llama3_scaling_is_that_of_transformers(void **state)
                                  .high_freq_factor = 4,
                                  .original_max_position_embeddings = 8192};
     float cosines[2 * 64], sines[2 * 64];
-    mt_rope_tables(&rope, 2, 2, cosines, sines);
+    mt_rope_tables(&rope, 0, 2, 2, cosines, sines);
     const struct {
         size_t i;
         double frequency;
