@@ -71,7 +71,7 @@ json_t *mt_preset_list(const char *folder)
     return list;
 }
 
-static int read_preset(const char *folder, const char *name, json_t **preset, struct mt_error *error)
+int mt_preset_read(const char *folder, const char *name, json_t **preset, struct mt_error *error)
 {
     char file[NAME_MAX + 1];
     snprintf(file, sizeof file, "%s" SUFFIX, name);
@@ -126,7 +126,7 @@ int mt_preset_find(const char *folder, const char *name, json_t **preset, struct
     json_array_foreach(list, i, item)
     {
         mt_autojson json_t *candidate = NULL;
-        int r = read_preset(folder, json_string_value(item), &candidate, error);
+        int r = mt_preset_read(folder, json_string_value(item), &candidate, error);
         if (r)
             return r;
         if (!goes_by(candidate, json_string_value(item), name))

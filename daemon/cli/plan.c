@@ -252,6 +252,16 @@ static void print_plan(const struct command *command, const struct mt_plan *plan
         printf("\n%s.\n", plan->problem);
 }
 
+/* Settings that change no size and that nobody has compared with a published file. */
+static void print_unconfirmed(const json_t *preset)
+{
+    const json_t *keys = json_object_get(preset, "unconfirmed");
+    size_t i;
+    json_t *key;
+    json_array_foreach(keys, i, key) printf("%s%s", i ? ", " : "  (not confirmed: ", json_string_value(key));
+    puts(i ? ")" : "");
+}
+
 static int print_presets(const char *folder)
 {
     mt_autojson json_t *list = mt_preset_list(folder);
@@ -261,7 +271,17 @@ static int print_presets(const char *folder)
         mt_cli_complain("no folder of presets was found; MEGATRAIN_PRESETS names one");
         return 66;
     }
-    json_array_foreach(list, i, name) puts(json_string_value(name));
+    json_array_foreach(list, i, name)
+    {
+        mt_autojson json_t *preset = NULL;
+        struct mt_error error = {0};
+        if (mt_preset_read(folder, json_string_value(name), &preset, &error) < 0) {
+            mt_cli_complain("%s", error.message);
+            return 65;
+        }
+        fputs(json_string_value(name), stdout);
+        print_unconfirmed(preset);
+    }
     return 0;
 }
 

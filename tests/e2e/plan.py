@@ -52,6 +52,18 @@ def the_command_line_plans_presets_and_documents():
 
 
 @case
+def settings_of_presets_that_nobody_confirmed_are_named():
+    listed = {line.split()[0]: line for line in folder.run("plan", "--presets").splitlines()}
+    for path in glob.glob(os.path.join(ROOT, "etc", "presets", "*.json")):
+        with open(path, encoding="utf-8") as file:
+            preset = json.load(file)
+        line = listed[os.path.basename(path)[:-len(".json")]]
+        equal("not confirmed" in line, "unconfirmed" in preset)
+        for key in preset.get("unconfirmed", []):
+            assert key in preset["config"] and key in line, (path, key)
+
+
+@case
 def what_does_not_fit_says_so():
     smaller = [*SMALL_GPU, "--gpu-memory", "6G"]
     found = plan("llama-3.1-8b", *smaller, code=70)
