@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define VARIABLES "chat_template_kwargs"
+
 static bool is_named(const char *column)
 {
     return column && *column;
@@ -26,10 +28,12 @@ static const char *tools_column(const struct mt_columns *columns, enum mt_row_ki
     return columns->tools ? columns->tools : kind == MT_ROW_TURNS ? "tools" : "";
 }
 
+/* Lists of turns, where no name is given. */
+static const char *const usual[] = {"messages", "conversations"};
+
 const struct mt_value *mt_turns_column(const struct mt_columns *columns, const struct mt_value *row,
                                        const char **name)
 {
-    static const char *const usual[] = {"messages", "conversations"};
     *name = columns->messages;
     if (columns->messages)
         return *columns->messages ? mt_value_get(row, columns->messages) : NULL;
@@ -139,6 +143,34 @@ int mt_layout_decide(const struct mt_columns *columns, const struct mt_row *row,
     layout->history = has(object, columns->history);
     layout->tools = has(object, tools_column(columns, layout->kind));
     return 0;
+}
+
+size_t mt_layout_columns(const struct mt_columns *columns, const struct mt_layout *layout,
+                         const char *names[MT_LAYOUT_MAX_COLUMNS])
+{
+    const enum mt_row_kind kind = layout->kind;
+    const bool open = kind == MT_ROW_UNDECIDED, alpaca = open || kind == MT_ROW_ALPACA,
+               turns = open || kind == MT_ROW_TURNS, document = open || kind == MT_ROW_DOCUMENT;
+    const struct {
+        bool used;
+        const char *name;
+    } all[MT_LAYOUT_MAX_COLUMNS] = {
+        {alpaca, columns->prompt},
+        {alpaca, columns->query},
+        {alpaca, columns->response},
+        {alpaca, columns->history},
+        {alpaca || turns, columns->system},
+        {alpaca || turns, tools_column(columns, open ? MT_ROW_TURNS : kind)},
+        {turns, columns->messages ? columns->messages : usual[0]},
+        {turns, columns->messages ? "" : usual[1]},
+        {turns, VARIABLES},
+        {document, text_column(columns)},
+    };
+    size_t count = 0;
+    for (size_t i = 0; i < MT_LAYOUT_MAX_COLUMNS; i++)
+        if (all[i].used && is_named(all[i].name))
+            names[count++] = all[i].name;
+    return count;
 }
 
 /* A column that the first row has and this one lacks is empty here, unless this row has one whose name is
@@ -347,7 +379,7 @@ static int read_document(const struct mt_columns *columns, const struct mt_row *
 /* Variables of the template that a row of turns may bring itself. */
 static int add_variables(const struct mt_value *row, json_t *chat, struct mt_error *error)
 {
-    const struct mt_value *given = mt_value_get(row, "chat_template_kwargs");
+    const struct mt_value *given = mt_value_get(row, VARIABLES);
     if (!given || given->kind != MT_VALUE_OBJECT)
         return 0;
     json_t *variables = mt_cell_json(given);

@@ -30,6 +30,12 @@ struct mt_layout {
 int mt_layout_decide(const struct mt_columns *columns, const struct mt_row *row, struct mt_layout *layout,
                      struct mt_error *error);
 
+/* The names of the columns that rows are read by: those of the layout, or, while it is undecided, all that
+ * may be. Borrowed from `columns`. */
+#define MT_LAYOUT_MAX_COLUMNS 12
+size_t mt_layout_columns(const struct mt_columns *columns, const struct mt_layout *layout,
+                         const char *names[MT_LAYOUT_MAX_COLUMNS]);
+
 /* A row read. Starts as {0}. */
 struct mt_conversation {
     enum mt_row_kind kind;

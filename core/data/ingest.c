@@ -202,6 +202,14 @@ static int flush(struct ingest *ingest, struct mt_error *error)
 
 /* --- reading -------------------------------------------------------------------------------------------- */
 
+/* What is not used is not unpacked. */
+static void select_columns(struct ingest *ingest)
+{
+    const char *names[MT_LAYOUT_MAX_COLUMNS];
+    const size_t count = mt_layout_columns(&ingest->source->columns, &ingest->layout, names);
+    mt_reader_select(ingest->reader, names, count);
+}
+
 /* The first row of a file says what all of them are. */
 static int decide_layout(struct ingest *ingest, struct mt_row *row, struct mt_error *error)
 {
@@ -209,12 +217,16 @@ static int decide_layout(struct ingest *ingest, struct mt_row *row, struct mt_er
     if (r < 0)
         return r;
     r = mt_layout_decide(&ingest->source->columns, row, &ingest->layout, error);
-    return r < 0 ? mt_row_locate(row, ingest->file->path, error) : 0;
+    if (r < 0)
+        return mt_row_locate(row, ingest->file->path, error);
+    select_columns(ingest);
+    return 0;
 }
 
 static int ingest_rows(struct ingest *ingest, struct mt_error *error)
 {
     ingest->layout = (struct mt_layout){.kind = MT_ROW_UNDECIDED};
+    select_columns(ingest);
     for (;;) {
         const size_t rows = ingest->dataset->stats.rows + ingest->num_jobs;
         const bool seen_enough = ingest->options->max_rows && rows >= ingest->options->max_rows;

@@ -15,9 +15,11 @@ static int probe_file(const struct mt_source *source, const struct mt_source_fil
     if (r < 0)
         return r;
     struct mt_row row;
+    struct mt_layout layout = {0};
+    const char *names[MT_LAYOUT_MAX_COLUMNS];
+    mt_reader_select(reader, names, mt_layout_columns(&source->columns, &layout, names));
     r = mt_reader_next(reader, arena, &row, error);
     if (r > 0) {
-        struct mt_layout layout = {0};
         mt_cleanup(mt_conversation_free) struct mt_conversation conversation = {0};
         r = mt_layout_decide(&source->columns, &row, &layout, error);
         if (r == 0)

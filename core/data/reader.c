@@ -59,6 +59,20 @@ void mt_reader_free(struct mt_reader *reader)
     free(reader);
 }
 
+void mt_reader_select(struct mt_reader *reader, const char *const *names, size_t count)
+{
+    if (reader->format->select)
+        reader->format->select(reader, names, count);
+}
+
+bool mt_reader_names(const char *const *names, size_t count, const char *name, size_t bytes)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strlen(names[i]) == bytes && memcmp(names[i], name, bytes) == 0)
+            return true;
+    return false;
+}
+
 int mt_reader_take(struct mt_reader *reader, struct mt_arena *arena, struct mt_row *row,
                    struct mt_error *error)
 {

@@ -39,6 +39,12 @@ int mt_reader_open(const struct mt_source_file *file, size_t max_bytes, struct m
                    struct mt_error *error);
 void mt_reader_free(struct mt_reader *reader); /* NULL is fine */
 
+/* Of a format that has its columns apart (Parquet, Arrow) only those of these names are unpacked and read
+ * from now on; of the others rows have the key, with null. Before the first row, or between rows with a part
+ * of what was asked for before: a column that was left out does not come back. `names` are borrowed for the
+ * call. */
+void mt_reader_select(struct mt_reader *reader, const char *const *names, size_t count);
+
 /* 1 and a row, 0 at the end. The row lives in `arena` and in the reader. Blank lines are no rows. At the cut
  * of a file read in part, a row that goes beyond it is the end. */
 int mt_reader_next(struct mt_reader *reader, struct mt_arena *arena, struct mt_row *row,

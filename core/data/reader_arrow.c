@@ -76,6 +76,16 @@ static void close_arrow(struct mt_reader *reader)
     free(own);
 }
 
+static void select_columns(struct mt_reader *reader, const char *const *names, size_t count)
+{
+    struct mt_arrow_field *root = &((struct arrow *)reader->own)->arrow.root;
+    for (size_t i = 0; i < root->num_children; i++) {
+        struct mt_arrow_field *child = &root->children[i];
+        if (!mt_reader_names(names, count, child->name, child->name_bytes))
+            mt_arrow_leave_out(child);
+    }
+}
+
 /* --- values -----------------------------------------------------------------------------------------------
  */
 
@@ -264,7 +274,7 @@ static int set_struct(struct arrow *own, struct mt_arrow_field *field, uint64_t 
             return no_memory(own);
         member->key = child->name; /* of the schema, which outlives the rows of the file */
         member->key_bytes = child->name_bytes;
-        int r = read_value(own, child, i, member);
+        int r = child->unused ? 0 : read_value(own, child, i, member);
         if (r < 0)
             return r;
     }
@@ -366,4 +376,4 @@ static int take(struct mt_reader *reader, struct mt_arena *arena, struct mt_row 
 }
 
 const struct mt_reader_format mt_reader_arrow = {
-    .open = open_arrow, .take = take, .close = close_arrow, .binary = true};
+    .open = open_arrow, .take = take, .select = select_columns, .close = close_arrow, .binary = true};

@@ -12,6 +12,7 @@ struct mt_reader_format {
     /* NULL: `take` gives whole rows. */
     int (*parse)(const struct mt_reader *reader, struct mt_arena *arena, struct mt_row *row,
                  struct mt_error *error);
+    void (*select)(struct mt_reader *reader, const char *const *names, size_t count); /* NULL: reads all */
     void (*close)(struct mt_reader *reader);
     bool binary; /* read by its own means from mt_input_file(reader->window.input) */
 };
@@ -30,6 +31,9 @@ extern const struct mt_reader_format mt_reader_text, mt_reader_json, mt_reader_c
     mt_reader_arrow;
 
 int mt_reader_no_memory(const struct mt_reader *reader, struct mt_error *error);
+
+/* Is `name` one of the names? */
+bool mt_reader_names(const char *const *names, size_t count, const char *name, size_t bytes);
 
 /* A row of the next `bytes` of the window, which are taken; `raw` is a copy in the arena. */
 int mt_reader_take_raw(struct mt_reader *reader, size_t bytes, struct mt_arena *arena, struct mt_row *row,

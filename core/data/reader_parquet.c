@@ -13,7 +13,7 @@
 
 struct parquet {
     struct mt_parquet parquet;
-    struct mt_parquet_column **columns; /* [num_leaves] */
+    struct mt_parquet_column **columns; /* [num_leaves]; NULL: nobody asked for it */
     size_t group;                       /* next one */
     uint64_t rows_left;                 /* of the group at hand */
     size_t row_bytes, row_values;       /* of the row that is being read */
@@ -80,6 +80,21 @@ static void close_parquet(struct mt_reader *reader)
     free(own->columns);
     mt_parquet_close(&own->parquet);
     free(own);
+}
+
+/* A leaf that nobody asked for lets go of its pages. */
+static void select_columns(struct mt_reader *reader, const char *const *names, size_t count)
+{
+    struct parquet *own = reader->own;
+    for (size_t i = 0; i < own->parquet.root.num_children; i++) {
+        const struct mt_parquet_node *child = &own->parquet.root.children[i];
+        if (mt_reader_names(names, count, child->name, child->name_bytes))
+            continue;
+        for (size_t leaf = child->leaf; leaf < child->leaf + child->num_leaves; leaf++) {
+            mt_parquet_column_free(own->columns[leaf]);
+            own->columns[leaf] = NULL;
+        }
+    }
 }
 
 /* --- leaves -----------------------------------------------------------------------------------------------
@@ -269,7 +284,7 @@ static int read_members(struct mt_reader *reader, const struct mt_parquet_node *
             return mt_reader_no_memory(reader, error);
         value->key = child->name; /* in the footer, which outlives the rows of the file */
         value->key_bytes = child->name_bytes;
-        int r = read_value(reader, child, value, error);
+        int r = own->columns[child->leaf] ? read_value(reader, child, value, error) : 0;
         if (r < 0)
             return r;
     }
@@ -319,6 +334,8 @@ static int check_ends(struct mt_reader *reader, bool at_end, struct mt_error *er
     struct parquet *own = reader->own;
     for (size_t i = 0; i < own->parquet.num_leaves; i++) {
         unsigned repetition, definition;
+        if (!own->columns[i])
+            continue;
         int r = mt_parquet_column_peek(own->columns[i], &repetition, &definition, error);
         if (r < 0)
             return r;
@@ -341,7 +358,8 @@ static int next_group(struct mt_reader *reader, struct mt_error *error)
         const struct mt_parquet_group *group = &own->parquet.groups[own->group++];
         own->rows_left = group->num_rows;
         for (size_t i = 0; i < own->parquet.num_leaves; i++)
-            mt_parquet_column_begin(own->columns[i], &group->chunks[i]);
+            if (own->columns[i])
+                mt_parquet_column_begin(own->columns[i], &group->chunks[i]);
     }
     if (own->rows_left)
         return 1;
@@ -375,4 +393,4 @@ static int take(struct mt_reader *reader, struct mt_arena *arena, struct mt_row 
 }
 
 const struct mt_reader_format mt_reader_parquet = {
-    .open = open_parquet, .take = take, .close = close_parquet, .binary = true};
+    .open = open_parquet, .take = take, .select = select_columns, .close = close_parquet, .binary = true};

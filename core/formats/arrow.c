@@ -275,7 +275,8 @@ static int load_packed(const struct batch *batch, struct mt_arrow_buffer *buffer
     return r;
 }
 
-static int next_buffer(struct batch *batch, struct mt_arrow_buffer *buffer)
+static int next_buffer(struct batch *batch, const struct mt_arrow_field *field,
+                       struct mt_arrow_buffer *buffer)
 {
     struct mt_arrow *arrow = batch->arrow;
     if (batch->next_buffer == batch->num_buffers)
@@ -288,6 +289,8 @@ static int next_buffer(struct batch *batch, struct mt_arrow_buffer *buffer)
     buffer->offset = batch->body + offset;
     buffer->bytes = bytes;
     buffer->begin = buffer->held = 0;
+    if (field->unused)
+        return 0;
     if (batch->codec != MT_CODEC_NONE && bytes > 0)
         return bytes < 8 ? damaged(arrow, "a packed buffer is too short", batch->error)
                          : load_packed(batch, buffer, bytes);
@@ -319,7 +322,7 @@ static int load_views(struct batch *batch, struct mt_arrow_field *field)
         return no_memory(batch->arrow, batch->error);
     int r = 0;
     for (; r == 0 && field->num_variadic < count; field->num_variadic++)
-        r = next_buffer(batch, &field->variadic[field->num_variadic]);
+        r = next_buffer(batch, field, &field->variadic[field->num_variadic]);
     return r;
 }
 
@@ -355,7 +358,7 @@ static int load_array(struct batch *batch, struct mt_arrow_field *field)
         return damaged(batch->arrow, "a column has no length that makes sense", batch->error);
     int r = 0;
     for (size_t i = 0; r == 0 && i < num_buffers(field->type); i++)
-        r = next_buffer(batch, &field->buffers[i]);
+        r = next_buffer(batch, field, &field->buffers[i]);
     if (r == 0 && (field->type == MT_ARROW_BINARY_VIEW || field->type == MT_ARROW_UTF8_VIEW))
         r = load_views(batch, field);
     for (size_t i = 0; r == 0 && i < field->num_children; i++)
@@ -390,6 +393,15 @@ static int load_rows(struct batch *batch, size_t table)
     }
     arrow->num_rows = (uint64_t)rows;
     return r;
+}
+
+void mt_arrow_leave_out(struct mt_arrow_field *field)
+{
+    field->unused = true;
+    if (field->dictionary)
+        mt_arrow_leave_out(field->dictionary);
+    for (size_t i = 0; i < field->num_children; i++)
+        mt_arrow_leave_out(&field->children[i]);
 }
 
 static struct mt_arrow_field *find_dictionary(struct mt_arrow_field *field, int64_t id)

@@ -65,6 +65,7 @@ struct mt_arrow_field {
     size_t num_children;
     struct mt_arrow_field *dictionary; /* of a dictionary: the values; then this field is an INT of indices */
     int64_t dictionary_id;
+    bool unused; /* its buffers are passed over (mt_arrow_leave_out) */
 
     uint64_t length, nulls;            /* of the array */
     struct mt_arrow_buffer buffers[3]; /* validity; offsets, values or views; bytes or sizes */
@@ -86,6 +87,8 @@ struct mt_arrow {
 /* Reads the schema. MT_REASON_BAD_DATA with the file's name. */
 int mt_arrow_open(const struct mt_data_file *file, struct mt_arrow *arrow, struct mt_error *error);
 void mt_arrow_close(struct mt_arrow *arrow); /* {0} is fine */
+/* Nothing of this column is read from now on, nor of what it is made of. */
+void mt_arrow_leave_out(struct mt_arrow_field *field);
 /* Goes to the next record batch: 1, or 0 at the end. */
 int mt_arrow_next(struct mt_arrow *arrow, struct mt_error *error);
 

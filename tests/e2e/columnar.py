@@ -22,9 +22,9 @@ BUILD = consumers.BUILD
 SHOW_ROWS = os.path.join(BUILD, "tests", "e2e", "show_rows")
 
 
-def read(path):
+def read(path, *options):
     """Rows as Python values, and the error or None."""
-    done = subprocess.run([SHOW_ROWS, path], capture_output=True, timeout=300)
+    done = subprocess.run([SHOW_ROWS, *options, path], capture_output=True, timeout=300)
     if done.returncode != 0:
         return [], {"error": f"show_rows ended with {done.returncode}: {done.stderr.decode(errors='replace')[-2000:]}",
                     "reason": "crash"}
@@ -227,6 +227,36 @@ def arrow_cases(cases, pa):
     cases.expect("arrow_without_rows", path, [])
 
 
+def unused_cases(cases, pa, pq):
+    """Columns that nobody asked for are not unpacked: what they hold, and damage in them, does not matter."""
+    names = ["text", "messages", "kind", "price", "nested"]
+    table = sample_table(pa, 900, 7).select(names)
+    indexed = pa.chunked_array([table["kind"].combine_chunks().dictionary_encode()])
+    table = table.set_column(2, "kind", indexed)
+    rows = [plain(row) for row in table.to_pylist()]
+    paths = [os.path.join(cases.folder, "unused.parquet")]
+    pq.write_table(table, paths[0], compression="zstd", row_group_size=400)
+    for compression in (None, "zstd"):
+        paths.append(os.path.join(cases.folder, f"unused-{compression}.arrow"))
+        write_ipc(pa, paths[-1], table, pa.ipc.IpcWriteOptions(compression=compression), True, 250)
+    for path in paths:
+        for chosen in (["text"], ["messages", "text"], ["kind"], ["nested", "price"], ["absent"]):
+            got, error = read(path, "--columns", ",".join(chosen))
+            wanted = [{name: row[name] if name in chosen else None for name in names} for row in rows]
+            trouble = str(error) if error else None if all(map(same, wanted, got)) and len(wanted) == len(got) else "other rows"
+            cases.report(f"only_{'_and_'.join(chosen)}_of_{os.path.basename(path)}", trouble)
+
+    chunk = pq.ParquetFile(paths[0]).metadata.row_group(1)
+    [place] = [chunk.column(i) for i in range(chunk.num_columns) if chunk.column(i).path_in_schema == "price"]
+    with open(paths[0], "r+b") as file:
+        file.seek(place.dictionary_page_offset or place.data_page_offset)
+        file.write(b"\xff" * place.total_compressed_size)
+    got, error = read(paths[0], "--columns", "text,nested")
+    cases.report("damage_in_an_unused_column_does_not_matter", str(error) if error or len(got) != len(rows) else None)
+    got, error = read(paths[0], "--columns", "text,price")
+    cases.report("damage_in_a_used_column_is_an_error", None if error and 400 <= len(got) < 900 else f"{len(got)} rows, {error}")
+
+
 def damaged_cases(cases, name, path, chances, seed):
     """Cut at any place, and with any byte changed: an error or other rows, never a crash."""
     with open(path, "rb") as file:
@@ -269,6 +299,7 @@ def main():
         pq.write_table(sample_table(pa, 40, 2), small, data_page_size=300)
         damaged_cases(cases, "damaged_parquet_is_refused_or_read", small, 150, 3)
         arrow_cases(cases, pa)
+        unused_cases(cases, pa, pq)
         for stream in (False, True):
             for compression in (None, "zstd"):
                 name = f"damaged_arrow_{'stream' if stream else 'file'}_{compression or 'plain'}"

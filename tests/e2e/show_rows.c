@@ -1,5 +1,6 @@
-/* Prints the rows of data files for tests that are written in Python: show_rows FILE... prints a row a line
- * as JSON, documents of .txt as texts, and {"error", "reason"} where a file could not be read. */
+/* Prints the rows of data files for tests that are written in Python: show_rows [--columns A,B] FILE...
+ * prints a row a line as JSON, documents of .txt as texts, and {"error", "reason"} where a file could not be
+ * read. */
 #include "core/data/reader.h"
 
 #include <stdio.h>
@@ -52,7 +53,9 @@ static void show(const struct mt_value *value)
     }
 }
 
-static int show_file(const char *path, struct mt_error *error)
+#define MAX_COLUMNS 16
+
+static int show_file(const char *path, const char *const *columns, size_t num_columns, struct mt_error *error)
 {
     struct mt_source_file file;
     if (!mt_source_format(path, &file))
@@ -61,6 +64,8 @@ static int show_file(const char *path, struct mt_error *error)
     int r = mt_reader_open(&file, 0, &reader, error);
     if (r < 0)
         return r;
+    if (num_columns)
+        mt_reader_select(reader, columns, num_columns);
     do {
         struct mt_row row;
         struct mt_arena *arena = mt_arena_new();
@@ -85,9 +90,17 @@ static int show_file(const char *path, struct mt_error *error)
 
 int main(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++) {
+    const char *columns[MAX_COLUMNS];
+    size_t num_columns = 0;
+    int first = 1;
+    if (argc > 2 && strcmp(argv[1], "--columns") == 0) {
+        for (char *name = strtok(argv[2], ","); name && num_columns < MAX_COLUMNS; name = strtok(NULL, ","))
+            columns[num_columns++] = name;
+        first = 3;
+    }
+    for (int i = first; i < argc; i++) {
         struct mt_error error = {0};
-        if (show_file(argv[i], &error) == 0)
+        if (show_file(argv[i], columns, num_columns, &error) == 0)
             continue;
         const char *reason = mt_reason_name(error.reason);
         fputs("{\"error\":", stdout);

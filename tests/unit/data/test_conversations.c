@@ -391,6 +391,38 @@ static void answers_to_compare_are_told_as_what_they_are(void **state)
     finish(&reading);
 }
 
+static void assert_columns(struct mt_columns columns, enum mt_row_kind kind, const char *expected)
+{
+    const char *names[MT_LAYOUT_MAX_COLUMNS];
+    const struct mt_layout layout = {.kind = kind};
+    const size_t count = mt_layout_columns(&columns, &layout, names);
+    char text[256] = "";
+    for (size_t i = 0; i < count; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? " " : "", names[i]);
+    assert_string_equal(text, expected);
+}
+
+static void only_the_columns_of_the_layout_are_read(void **state)
+{
+    (void)state;
+    const struct mt_columns all = {.prompt = "instruction",
+                                   .query = "input",
+                                   .response = "output",
+                                   .system = "system",
+                                   .history = "history"};
+    assert_columns(all, MT_ROW_UNDECIDED,
+                   "instruction input output history system tools messages conversations "
+                   "chat_template_kwargs text");
+    assert_columns(all, MT_ROW_ALPACA, "instruction input output history system");
+    assert_columns(all, MT_ROW_TURNS, "system tools messages conversations chat_template_kwargs");
+    assert_columns(all, MT_ROW_DOCUMENT, "text");
+    const struct mt_columns named = {
+        .prompt = "q", .response = "a", .query = "", .tools = "t", .messages = "m", .text = "body"};
+    assert_columns(named, MT_ROW_ALPACA, "q a t");
+    assert_columns(named, MT_ROW_TURNS, "t m chat_template_kwargs");
+    assert_columns(named, MT_ROW_DOCUMENT, "body");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -405,6 +437,7 @@ int main(void)
         cmocka_unit_test(an_empty_answer_is_never_learned),
         cmocka_unit_test(cells_that_are_no_texts_are_refused_by_their_place),
         cmocka_unit_test(a_row_without_a_needed_column_is_an_error),
+        cmocka_unit_test(only_the_columns_of_the_layout_are_read),
         cmocka_unit_test(answers_to_compare_are_told_as_what_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
