@@ -20,6 +20,11 @@
 /* clang-format on */
 #define BLOOM_WORDS " ?[^(\\s|.,!?…。，、।۔،)]+"
 
+/* Kimi's letters are those of the cased words without Chinese ones. */
+#define NO_HAN "(?!\\p{Han})"
+#define CAPITALS "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define SMALLS "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+
 enum {
     NFC = 1,
     IGNORE_MERGES = 2,
@@ -35,17 +40,22 @@ struct kind {
 };
 
 static const struct kind kinds[] = {
-    {" gpt-2 phi-2 jais trillion granite-docling exaone4 gigachat a.x-4.0 mellum ", 0, {MT_GPT2_WORDS}},
-    {" olmo mpt ", NFC, {MT_GPT2_WORDS}},
+    {" gpt-2 phi-2 jais trillion granite-docling exaone4 gigachat a.x-4.0 mellum jina-es jina-de jina-v2-es "
+     "jina-v2-de "
+     "jina-v1-en jina-v2-code roberta-bpe ",
+     0,
+     {MT_GPT2_WORDS}},
+    {" olmo mpt modern-bert ", NFC, {MT_GPT2_WORDS}},
     {" starcoder refact smollm codeshell exaone minerva-7b mellum2 ", 0, {"\\p{N}", MT_GPT2_WORDS}},
     {" command-r ", NFC, {"\\p{N}", MT_GPT2_WORDS}},
-    {" llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 ",
+    {" llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano ",
      IGNORE_MERGES | ADD_BEGIN,
      {MT_WORDS("\\p{N}{1,3}")}},
     {" dbrx smaug-bpe chatglm-bpe ", 0, {MT_WORDS("\\p{N}{1,3}")}},
     {" glm4 glm5 ", IGNORE_MERGES, {MT_WORDS("\\p{N}{1,3}")}},
-    {" qwen2 deepseek-r1-qwen megrez ", NFC, {MT_WORDS("\\p{N}")}},
+    {" qwen2 deepseek-r1-qwen megrez f2llmv2 ", NFC, {MT_WORDS("\\p{N}")}},
     {" stablelm2 hunyuan solar-open grok-2 kormo ", 0, {MT_WORDS("\\p{N}")}},
+    {" laguna ", 0, {"[^\\n]+|[\\n]+", MT_WORDS("\\p{N}")}},
     {" ufakzeka ", 0, {"[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" MT_BLANKS}},
     {" qwen35 ",
      0,
@@ -72,6 +82,12 @@ static const struct kind kinds[] = {
       "\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"}},
     {" tekken ", IGNORE_MERGES | ADD_BEGIN, {MT_CASED_WORDS("", "\\p{N}")}},
     {" gpt-4o llama4 kanana2 minimax-m2 talkie ", 0, {MT_CASED_WORDS(MT_CONTRACTIONS "?", "\\p{N}{1,3}")}},
+    {" granite-embed-multi-97m ", IGNORE_MERGES, {MT_CASED_WORDS(MT_CONTRACTIONS "?", "\\p{N}{1,3}")}},
+    {" kimi-k2 ",
+     0,
+     {"\\p{Han}+|[^\\r\\n\\p{L}\\p{N}]?(?:" NO_HAN CAPITALS ")*(?:" NO_HAN SMALLS ")+" MT_CONTRACTIONS
+      "?|[^\\r\\n\\p{L}\\p{N}]?(?:" NO_HAN CAPITALS ")+(?:" NO_HAN SMALLS ")*" MT_CONTRACTIONS
+      "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" MT_BLANKS}},
     {" tiny_aya cohere2moe ",
      0,
      {"\\d{1,3}(?=(?:\\d{3})*\\b)", MT_CASED_WORDS(MT_CONTRACTIONS "?", "\\p{N}{1,3}")}},
@@ -87,6 +103,25 @@ static const struct kind kinds[] = {
     {" deepseek-v3 hunyuan-dense joyai-llm hy_v4 ",
      0,
      {"\\p{N}{1,3}", MT_DEEPSEEK_EAST_ASIAN, MT_DEEPSEEK_WORDS}},
+    {" spark2_5 ",
+     0,
+     {"\\p{N}{1,3}", MT_DEEPSEEK_EAST_ASIAN,
+      "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+      " ?[\\p{P}\\p{S}]+|[\\r\\n]|\\s+(?!\\S)|\\s+",
+      "\\p{N}"}},
+    {" afmoe ",
+     0,
+     {"\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))",
+      "[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{8c48}-\\x{faff}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}"
+      "\\x{ff65}-\\x{ff9f}\\x{2f00}-\\x{2fdf}\\x{e40}-\\x{e7f}\\x{e80}-\\x{eff}\\x{1780}-\\x{17ff}"
+      "\\x{1000}-\\x{109f}\\x{aa60}-\\x{aa7f}\\x{a9e0}-\\x{a9ff}\\x{ac00}-\\x{d7af}\\x{1100}-\\x{11ff}]+",
+      MT_DEEPSEEK_WORDS}},
+    /* Digits in threes from the right; no words: merges go over blanks. */
+    {" superbpe ", 0, {"\\p{N}+", "\\p{N}(?:(?!(?:\\d{3})+(?!\\d))\\p{N})*"}},
+    {" chameleon ",
+     ADD_BEGIN,
+     {"<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", "[\\t\\n]|    |  ", "\\p{N}", "[\\p{P}!-/:-@\\[-`{-~]",
+      MT_GPT2_WORDS}},
     {" falcon ", 0, {"[\\p{P}\\$\\+<=>\\^~\\|`]+", MT_GPT2_WORDS, "[0-9][0-9][0-9]"}},
     /* Files older than the names; llama.cpp has this for them. */
     {" default ", 0, {"[\\p{P}\\$\\+<=>\\^~\\|]+", MT_GPT2_WORDS, "\\p{N}+", "[0-9][0-9][0-9]"}},

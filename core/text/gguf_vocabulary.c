@@ -252,11 +252,18 @@ static int read_merges(const struct vocabulary *vocabulary, json_t **merges, str
     return *merges ? 0 : no_memory(error);
 }
 
+static int marked_bpe(const struct vocabulary *vocabulary, bool add_begin, json_t *document,
+                      struct mt_error *error);
+
 static int byte_level(const struct vocabulary *vocabulary, json_t *document, struct mt_error *error)
 {
+    static const char *const marked[] = {"gemma4", "sarvam-moe", "granite-embed-multi-311m"};
     struct mt_gguf_text pre = {"default", 7};
     struct mt_gguf_pretokenizer kind;
     find_text(vocabulary->file, "tokenizer.ggml.pre", &pre);
+    for (size_t i = 0; i < sizeof marked / sizeof *marked; i++)
+        if (text_is(&pre, marked[i]))
+            return marked_bpe(vocabulary, false, document, error);
     int r = mt_gguf_pretokenizer_find(pre.data, pre.bytes, &kind, error);
     if (r < 0)
         return r;
@@ -382,8 +389,8 @@ static bool falls_back_to_bytes(const struct vocabulary *vocabulary)
     return bytes == 256;
 }
 
-static int with_marks(const struct vocabulary *vocabulary, bool prefix, json_t *merges, json_t *document,
-                      struct mt_error *error)
+static int with_marks(const struct vocabulary *vocabulary, bool prefix, bool add_begin, json_t *merges,
+                      json_t *document, struct mt_error *error)
 {
     const int64_t unknown = mt_gguf_token_id(vocabulary->file, "unknown_token_id");
     json_t *normalizers = json_array(), *decoders = json_array();
@@ -399,7 +406,7 @@ static int with_marks(const struct vocabulary *vocabulary, bool prefix, json_t *
     json_object_set_new(document, "normalizer",
                         json_pack("{s:s, s:o}", "type", "Sequence", "normalizers", normalizers));
     json_object_set_new(document, "pre_tokenizer", json_null());
-    json_object_set_new(document, "post_processor", post_processor(vocabulary, true));
+    json_object_set_new(document, "post_processor", post_processor(vocabulary, add_begin));
     json_object_set_new(document, "decoder",
                         json_pack("{s:s, s:o}", "type", "Sequence", "decoders", decoders));
     json_t *model = json_pack("{s:s, s:n, s:o, s:n, s:n, s:b, s:b, s:b, s:O, s:O}", "type", "BPE", "dropout",
@@ -427,17 +434,18 @@ static int sentencepiece(const struct vocabulary *vocabulary, json_t *document, 
     int r = derive_merges(vocabulary, &merges, error);
     return r < 0 ? r
                  : with_marks(vocabulary, flag(vocabulary->file, "tokenizer.ggml.add_space_prefix", true),
-                              merges, document, error);
+                              true, merges, document, error);
 }
 
 /* SentencePiece's marks with merges of its own. */
-static int marked_bpe(const struct vocabulary *vocabulary, json_t *document, struct mt_error *error)
+static int marked_bpe(const struct vocabulary *vocabulary, bool add_begin, json_t *document,
+                      struct mt_error *error)
 {
     mt_autojson json_t *merges = NULL;
     int r = read_merges(vocabulary, &merges, error);
     return r < 0 ? r
                  : with_marks(vocabulary, flag(vocabulary->file, "tokenizer.ggml.add_space_prefix", false),
-                              merges, document, error);
+                              add_begin, merges, document, error);
 }
 
 /* --- documents ----------------------------------------------------------------------------------------- */
@@ -457,7 +465,7 @@ static int fill(const struct vocabulary *vocabulary, json_t *document, struct mt
     if (text_is(&model, "llama"))
         return sentencepiece(vocabulary, document, error);
     if (text_is(&model, "gemma4"))
-        return marked_bpe(vocabulary, document, error);
+        return marked_bpe(vocabulary, true, document, error);
     return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
                         "tokenizer.ggml.model `%.*s` is not supported (gpt2, llama and gemma4 are)",
                         (int)(model.bytes < 64 ? model.bytes : 64), model.data);

@@ -1,6 +1,7 @@
 /* Differences between Oniguruma and PCRE2 that occur in tokenizers' patterns:
  *   \s      Unicode's White_Space; PCRE2 counts U+180E too
- *   \w      with marks and letters in circles, without numbers that are no digits
+ *   \w      with marks and letters in circles, without numbers that are no digits, but for those of Latin-1
+ *   \b      where a \w begins or ends
  *   \p{Han} the script alone; by its extensions too in PCRE2
  *   ^ $     at every line
  *   [a[b]]  a class within a class, and && between classes: refused
@@ -89,9 +90,10 @@ const char *mt_regex_newer_ranges(const char *category)
     return newer_ranges(category, strlen(category));
 }
 
-/* Alphabetic, marks, decimal digits, connectors. */
+/* Alphabetic, marks, decimal digits, connectors, and the numbers of Latin-1. */
 #define WORD                                                                                                 \
-    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}"         \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\xb2\\xb3\\xb9\\xbc-\\xbe\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}"    \
+    "\\x{1f150}-\\x{1f169}"                                                                                  \
     "\\x{1f170}-\\x{1f189}"
 
 static int refuse(struct mt_error *error, const char *what)
@@ -147,6 +149,7 @@ static int translate_property(const char *text, size_t bytes, bool in_class, siz
 static int translate_escape(const char *text, size_t bytes, bool in_class, size_t *used, struct mt_text *out,
                             struct mt_error *error)
 {
+    size_t unused;
     *used = 1;
     switch (*text) {
     case 's':
@@ -157,6 +160,13 @@ static int translate_escape(const char *text, size_t bytes, bool in_class, size_
         return append(out, in_class ? WORD : "[" WORD "]");
     case 'W':
         return in_class ? refuse(error, "\\W in a class") : append(out, "[^" WORD "]");
+    case 'b':
+        return append(out,
+                      in_class ? "\\b" : "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))");
+    case 'B':
+        return append(out, "(?:(?<=[" WORD "])(?=[" WORD "])|(?<![" WORD "])(?![" WORD "]))");
+    case 'd':
+        return translate_property("p{Nd}", 5, in_class, &unused, out, error);
     case 'h':
     case 'H':
         return refuse(error, "\\h");
