@@ -13,12 +13,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #define HEADER_SECONDS 10.0
 #define BODY_GRACE_SECONDS 10.0
 #define BODY_BYTES_PER_SECOND 1024.0
 #define IDLE_SECONDS 60.0
+#define BUSY_SECONDS 60.0
 #define TICK_SECONDS 1.0
 #define STREAM_TICK_SECONDS 0.25
 #define STREAM_BLOCK_BYTES 16384
@@ -87,14 +89,23 @@ static void cut(struct mt_watched *watched)
     watched->phase = PHASE_CUT;
 }
 
+/* Whether the client has sent what the server has not read: then it is the server that is late, whose threads
+ * are busy or which slept. That excuse ends, too. */
+static bool unread(const struct mt_watched *watched, double passed)
+{
+    int bytes = 0;
+    return passed < BUSY_SECONDS && ioctl(watched->fd, FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
 static bool late(const struct mt_watched *watched, double now)
 {
     double passed = now - watched->since;
     switch (watched->phase) {
     case PHASE_HEADERS:
-        return passed > HEADER_SECONDS;
+        return passed > HEADER_SECONDS && !unread(watched, passed);
     case PHASE_BODY:
-        return passed > BODY_GRACE_SECONDS + (double)watched->body_bytes / BODY_BYTES_PER_SECOND;
+        return passed > BODY_GRACE_SECONDS + (double)watched->body_bytes / BODY_BYTES_PER_SECOND &&
+               !unread(watched, passed - (double)watched->body_bytes / BODY_BYTES_PER_SECOND);
     case PHASE_IDLE:
         return passed > IDLE_SECONDS;
     case PHASE_ANSWER:

@@ -40,6 +40,7 @@ static const char usage[] =
     "  --set KEY=VALUE    a value of the document by its dotted key, as often as needed\n"
     "  --quiet            no progress\n"
     "  --trace FILE       what the device, the copies and the updates do and when, for Perfetto\n"
+    "  --allow-download   fetches a model or data set of the hub that is not here (HF_ENDPOINT, HF_TOKEN)\n"
     "\n"
     "Examples:\n"
     "  megatrain train job.yaml\n"

@@ -2,6 +2,7 @@
 """Clients that are wrong, slow or hostile: each gets its own refusal, and the server serves the others on."""
 import concurrent.futures
 import os
+import signal
 import socket
 import sys
 import threading
@@ -237,6 +238,24 @@ def slow_headers_and_slow_bodies_are_cut_and_honest_slow_ones_are_not():
             equal((name, status), (name, 408))
             assert 9 < seconds < 14, (name, seconds)
         equal(honest.result()[0], 201)
+
+
+@case
+def a_client_is_not_blamed_for_the_time_that_the_server_takes_to_read():
+    links = []
+    for _ in range(60):
+        link = server.connect()
+        link.sendall(b"GET /version HT")  # so that it is surely served by now
+        links.append(link)
+    time.sleep(1)
+    server.process.send_signal(signal.SIGSTOP)  # as when all its threads are busy, or the machine sleeps
+    try:
+        for link in links:
+            link.sendall(b"TP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        time.sleep(11)
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    equal([status_of(read_all(link)) for link in links], [200] * 60)
 
 
 @case
