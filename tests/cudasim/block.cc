@@ -23,6 +23,7 @@
 #define PAGE ((size_t)4096)
 #define STATIC_SHARED_BYTES ((size_t)48 << 10)
 #define SHARED_BYTES ((size_t)232 << 10)
+#define MAX_DECLARED 16
 
 CUDASIM_PLACE threadIdx, blockIdx, blockDim, gridDim;
 
@@ -62,9 +63,15 @@ struct sim_runner {
     char edges[2], block_begins, block_ends;
     struct warp warps[MAX_WARPS];
     /* Shared memory: static from the front, dynamic against the page behind it that faults. */
-    uint64_t block;
     char *shared;
     size_t static_bytes;
+    /* Of the block's declarations, where each one's memory lies. They stand here and not in a variable of
+     * each thread: a library that is loaded later has little room for those. */
+    struct {
+        const char *site;
+        void *memory;
+    } declared[MAX_DECLARED];
+    unsigned num_declared;
 };
 
 static __thread struct sim_runner *runner __attribute__((tls_model("initial-exec")));
@@ -320,22 +327,25 @@ void cudasim_trap(const char *file, int line)
 
 /* ---- shared memory ---- */
 
-void *cudasim_static_shared(struct cudasim_shared_site *site, size_t bytes, const char *name)
+void *cudasim_static_shared(const char *site, size_t bytes, const char *name)
 {
     struct sim_runner *r = runner;
     if (!r || !r->current)
         outside("MT_SHARED");
-    if (site->block == r->block)
-        return site->memory;
+    for (unsigned i = 0; i < r->num_declared; i++)
+        if (r->declared[i].site == site)
+            return r->declared[i].memory;
     const size_t start = (r->static_bytes + 15) / 16 * 16;
     if (bytes > STATIC_SHARED_BYTES || start + bytes > STATIC_SHARED_BYTES)
         sim_fatal("shared variable %s: %zu bytes of static shared memory, more than the %zu of a block", name,
                   start + bytes, STATIC_SHARED_BYTES);
+    if (r->num_declared == MAX_DECLARED)
+        sim_fatal("shared variable %s: more than %d of a block", name, MAX_DECLARED);
     r->static_bytes = start + bytes;
-    site->block = r->block;
-    site->memory = r->shared + start;
-    sim_fill_bytes(site->memory, 0xff, bytes);
-    return site->memory;
+    r->declared[r->num_declared].site = site;
+    r->declared[r->num_declared++].memory = r->shared + start;
+    sim_fill_bytes(r->shared + start, 0xff, bytes);
+    return r->shared + start;
 }
 
 void *cudasim_dynamic_shared(void)
@@ -348,12 +358,10 @@ void *cudasim_dynamic_shared(void)
 
 /* ---- a kernel ---- */
 
-static uint64_t blocks_run;
-
 static void run_block(struct sim_runner *r)
 {
-    r->block = __atomic_add_fetch(&blocks_run, 1, __ATOMIC_RELAXED);
     r->static_bytes = 0;
+    r->num_declared = 0;
     r->started = r->ended = 0;
     const size_t dynamic = (r->kernel->shared_bytes + 15) / 16 * 16;
     sim_fill_bytes(r->shared + SHARED_BYTES - dynamic, 0xff, dynamic);

@@ -53,20 +53,16 @@ static inline cudaError_t cudasim_launch(void (*kernel)(P...), const char *name,
     return cudasim_enqueue_kernel(&launch, stream);
 }
 
-/* Memory of the running block for one declaration of shared memory: the same for all its threads, NaN at
- * first. */
-struct cudasim_shared_site {
-    uint64_t block;
-    void *memory;
-};
-extern "C" void *cudasim_static_shared(struct cudasim_shared_site *site, size_t bytes, const char *name);
+/* Memory of the running block for one declaration of shared memory, which the address of `site` tells apart:
+ * the same for all its threads, NaN at first. */
+extern "C" void *cudasim_static_shared(const char *site, size_t bytes, const char *name);
 extern "C" void *cudasim_dynamic_shared(void);
 
 #define MT_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                            \
     ((void)cudasim_launch(kernel, #kernel, grid, block, shared_bytes, stream, ##__VA_ARGS__))
 
 #define MT_SHARED(type, name, extent)                                                                        \
-    static __thread struct cudasim_shared_site name##_site;                                                  \
+    static char name##_site;                                                                                 \
     typedef type name##_extent extent;                                                                       \
     name##_extent &name =                                                                                    \
         *static_cast<name##_extent *>(cudasim_static_shared(&name##_site, sizeof(name##_extent), #name))
