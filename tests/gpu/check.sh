@@ -12,7 +12,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 limit_seconds=${LIMIT_SECONDS:-470}
 slowness=${MT_CHECK_SLOWNESS:-1} # by how much a build with sanitizers takes longer: a factor of each check's limit
 start=$SECONDS
-unit=${MT_CHECK_UNITS-"test_agreement test_attention test_cross_entropy test_curves test_linear test_norms test_rows"}
+unit=${MT_CHECK_UNITS-"test_agreement test_agreement_products test_attention test_cross_entropy test_curves test_linear test_norms test_rows"}
 
 pack() {
     local root build to=$1
