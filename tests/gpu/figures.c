@@ -70,6 +70,20 @@ void figures_release(struct figures *f, void *memory)
     f->api->release(f->device, memory);
 }
 
+void *figures_ints(struct figures *f, size_t count, int32_t below)
+{
+    void *memory = figures_memory(f, count * sizeof(int32_t)), *host;
+    if (f->api->host_allocate(f->device, count * sizeof(int32_t), &host, NULL, NULL)) {
+        fprintf(stderr, "figures: no host memory\n");
+        exit(1);
+    }
+    for (size_t i = 0; i < count; i++)
+        ((int32_t *)host)[i] = (int32_t)((i * 2654435761u >> 7) % (uint32_t)below);
+    figures_check(f, f->api->copy_to_device(f->stream, memory, host, count * sizeof(int32_t)), "a copy");
+    f->api->host_release(f->device, host);
+    return memory;
+}
+
 static double run(struct figures *f, const char *what, int (*call)(struct figures *f, const void *args),
                   const void *args, size_t times)
 {
@@ -91,7 +105,22 @@ double figures_time(struct figures *f, const char *what, int (*call)(struct figu
     return run(f, what, call, args, times) / (double)times;
 }
 
-/* ---- the best product, and the bus ---- */
+void figures_line(struct figures *f, const struct shape *shape, const char *what,
+                  int (*call)(struct figures *f, const void *args), const void *args, double flops,
+                  double bytes)
+{
+    const double seconds = figures_time(f, what, call, args);
+    printf("| %s | %s | %.3f |", shape->name, what, seconds * 1e3);
+    if (flops > 0)
+        printf(" %.1f TFLOP/s | %.0f%% of the best product |\n", flops / seconds * 1e-12,
+               100 * flops / seconds / f->peak);
+    else
+        printf(" %.0f GB/s | %.0f%% of a copy |\n", bytes / seconds * 1e-9,
+               100 * bytes / seconds / f->copied);
+    fflush(stdout);
+}
+
+/* ---- the best product, a copy within the device, and the bus ---- */
 
 static int product_call(struct figures *f, const void *args)
 {
@@ -167,7 +196,36 @@ static void figures_of_bus(struct figures *f, const struct mt_linear_args *produ
     figures_release(f, bus.device_out);
 }
 
-/* The roof of all other figures; then the bus beside it. */
+struct block {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
+static int copy_call(struct figures *f, const void *args)
+{
+    const struct block *block = args;
+    return f->api->copy(f->stream, block->to, block->from, block->bytes);
+}
+
+/* The roof of what only moves memory. */
+static void best_copy(struct figures *f, bool tiny, bool show)
+{
+    const size_t bytes = tiny ? (size_t)1 << 20 : (size_t)512 << 20;
+    void *from = figures_data(f, bytes / 2, MT_BF16);
+    const struct block block = {.to = figures_memory(f, bytes), .from = from, .bytes = bytes};
+    for (int i = 0; i < 3; i++) {
+        const double rate = 2 * (double)bytes / figures_time(f, "copy", copy_call, &block);
+        f->copied = rate > f->copied ? rate : f->copied;
+    }
+    if (show)
+        printf("Copy within the device, %zu MiB: %.0f GB/s read and written\n\n", bytes >> 20,
+               f->copied * 1e-9);
+    figures_release(f, block.to);
+    figures_release(f, from);
+}
+
+/* The roof of all products; then the bus beside it. */
 static void best_product(struct figures *f, bool tiny, bool bus)
 {
     const size_t n = tiny ? 64 : 8192;
@@ -219,13 +277,16 @@ int main(int argc, char **argv)
     }
     const struct shape *shapes = tiny ? tiny_shapes : real_shapes;
     const size_t count = tiny ? 1 : sizeof real_shapes / sizeof *real_shapes;
+    best_copy(&f, tiny, !*part || !strcmp(part, "bus"));
     best_product(&f, tiny, !*part || !strcmp(part, "bus"));
     if (!*part || !strcmp(part, "operations")) {
         printf("\nSingle operations, %zu tokens:\n\n| layer of | operation | ms | speed | "
                "|\n|---|---|---|---|---|\n",
                shapes->tokens);
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) {
             figures_of_operations(&f, &shapes[i]);
+            figures_of_rows(&f, &shapes[i]);
+        }
     }
     if (!*part || !strcmp(part, "steps")) {
         printf("\nWhole training steps (cut-off models, vocabulary of %zu, recomputation, clipping; TFLOP/s "

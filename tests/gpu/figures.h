@@ -20,6 +20,7 @@ struct figures {
     const struct mt_device_api *api;
     double seconds; /* each figure is measured for about so long */
     double peak;    /* FLOP/s of the best product seen */
+    double copied;  /* bytes/s, read and written, of a copy within the device */
 };
 
 /* Device memory; ends the program with the device's sentence where there is none. */
@@ -27,6 +28,8 @@ void *figures_memory(struct figures *f, size_t bytes);
 /* The same, filled with small numbers of the type. */
 void *figures_data(struct figures *f, size_t count, enum mt_dtype dtype);
 void figures_release(struct figures *f, void *memory);
+/* int32 numbers below `below`, scattered. */
+void *figures_ints(struct figures *f, size_t count, int32_t below);
 /* Ends the program when the device has failed. */
 void figures_check(struct figures *f, int code, const char *what);
 
@@ -34,8 +37,24 @@ void figures_check(struct figures *f, int code, const char *what);
 double figures_time(struct figures *f, const char *what, int (*call)(struct figures *f, const void *args),
                     const void *args);
 
-/* Each operation of a layer, one line of the table each. */
+/* A call of an operation through the device's table, as figures_time wants it. */
+#define FIGURES_CALL(operation)                                                                              \
+    static int operation##_call(struct figures *f, const void *args)                                         \
+    {                                                                                                        \
+        return f->api->operation(f->stream, args);                                                           \
+    }
+/* Times it and prints a line of the table: beside the best product where it has flops, else, by its bytes,
+ * beside a copy. */
+void figures_line(struct figures *f, const struct shape *shape, const char *what,
+                  int (*call)(struct figures *f, const void *args), const void *args, double flops,
+                  double bytes);
+#define LINE(f, shape, what, operation, flops, bytes, ...)                                                   \
+    figures_line(f, shape, what, operation##_call, &(struct mt_##operation##_args){__VA_ARGS__}, flops, bytes)
+
+/* Each operation on layers of a model's shape, a line each: products, attention and the loss; and, in
+ * figures_rows.c, what only moves memory. */
 void figures_of_operations(struct figures *f, const struct shape *shape);
+void figures_of_rows(struct figures *f, const struct shape *shape);
 /* A whole training step of a cut-off model. */
 void figures_of_step(struct figures *f, const struct shape *shape);
 

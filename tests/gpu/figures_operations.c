@@ -1,79 +1,46 @@
-/* Figures of single operations on layers of real models' shapes: TFLOP/s of products beside the best product
- * that the device makes, GB/s of what only moves memory. */
+/* Figures of products, attention and the loss on layers of real models' shapes. */
 #include "tests/gpu/figures.h"
 
-#include <stdio.h>
+FIGURES_CALL(linear)
+FIGURES_CALL(linear_backward_input)
+FIGURES_CALL(linear_backward_weight)
+FIGURES_CALL(attention)
+FIGURES_CALL(attention_backward)
+FIGURES_CALL(cross_entropy_statistics)
+FIGURES_CALL(cross_entropy_finish)
+FIGURES_CALL(cross_entropy_backward)
 
-#define CALL(operation)                                                                                      \
-    static int operation##_call(struct figures *f, const void *args)                                         \
-    {                                                                                                        \
-        return f->api->operation(f->stream, args);                                                           \
-    }
-CALL(linear)
-CALL(linear_backward_input)
-CALL(linear_backward_weight)
-CALL(attention)
-CALL(attention_backward)
-CALL(rms_norm)
-CALL(rms_norm_backward)
-CALL(rope)
-CALL(gated_activation)
-CALL(gated_activation_backward)
-CALL(add)
-CALL(cross_entropy_statistics)
-CALL(cross_entropy_backward)
-CALL(sum_squares)
-CALL(cast)
-
-static void line(struct figures *f, const struct shape *shape, const char *what, double seconds, double flops,
-                 double bytes)
-{
-    printf("| %s | %s | %.3f |", shape->name, what, seconds * 1e3);
-    if (flops > 0)
-        printf(" %.1f TFLOP/s | %.0f%% of the best product |\n", flops / seconds * 1e-12,
-               100 * flops / seconds / f->peak);
-    else
-        printf(" %.0f GB/s | |\n", bytes / seconds * 1e-9);
-    fflush(stdout);
-}
-
+/* The first half of a gated layer, with and without what rides on the products. */
 static void products(struct figures *f, const struct shape *s)
 {
     const size_t t = s->tokens, in = s->hidden, out = 2 * s->intermediate;
     const double flops = 2.0 * (double)t * (double)in * (double)out;
     void *x = figures_data(f, t * in, MT_BF16), *weight = figures_data(f, out * in, MT_BF16);
     void *y = figures_data(f, t * out, MT_BF16), *dweight = figures_memory(f, out * in * sizeof(float));
-    const struct mt_linear_args forward = {.x = x,
-                                           .weight = weight,
-                                           .y = y,
-                                           .tokens = t,
-                                           .in_features = in,
-                                           .out_features = out,
-                                           .dtype = MT_BF16};
-    line(f, s, "linear", figures_time(f, "linear", linear_call, &forward), flops, 0);
-    const struct mt_linear_backward_input_args input = {.dy = y,
-                                                        .weight = weight,
-                                                        .dx = x,
-                                                        .tokens = t,
-                                                        .in_features = in,
-                                                        .out_features = out,
-                                                        .dtype = MT_BF16};
-    line(f, s, "linear, gradient of the input",
-         figures_time(f, "linear_backward_input", linear_backward_input_call, &input), flops, 0);
-    const struct mt_linear_backward_weight_args by_weight = {.dy = y,
-                                                             .x = x,
-                                                             .dweight = dweight,
-                                                             .tokens = t,
-                                                             .in_features = in,
-                                                             .out_features = out,
-                                                             .accumulate = true,
-                                                             .dtype = MT_BF16};
-    line(f, s, "linear, gradient of the weight",
-         figures_time(f, "linear_backward_weight", linear_backward_weight_call, &by_weight), flops, 0);
-    figures_release(f, x);
-    figures_release(f, weight);
-    figures_release(f, y);
-    figures_release(f, dweight);
+    void *bias = figures_data(f, out, MT_BF16), *dbias = figures_memory(f, out * sizeof(float));
+    void *wide = figures_memory(f, t * in * sizeof(float));
+#define FORWARD                                                                                              \
+    .x = x, .weight = weight, .y = y, .tokens = t, .in_features = in, .out_features = out, .dtype = MT_BF16
+    LINE(f, s, "linear", linear, flops, 0, FORWARD);
+    LINE(f, s, "linear, with a bias", linear, flops, 0, FORWARD, .bias = bias);
+    LINE(f, s, "linear, added to a sum", linear, flops, 0, FORWARD, .accumulate = true);
+    LINE(f, s, "linear, capped", linear, flops, 0, FORWARD, .softcap = 30);
+#define BACKWARD .dy = y, .tokens = t, .in_features = in, .out_features = out, .dtype = MT_BF16
+    LINE(f, s, "linear, gradient of the input", linear_backward_input, flops, 0, BACKWARD, .weight = weight,
+         .dx = x);
+    LINE(f, s, "linear, gradient of the input, added in fp32", linear_backward_input, flops, 0, BACKWARD,
+         .weight = weight, .dx = wide, .wide_dx = true, .accumulate = true);
+    LINE(f, s, "linear, gradient of the weight", linear_backward_weight, flops, 0, BACKWARD, .x = x,
+         .dweight = dweight, .accumulate = true);
+    LINE(f, s, "linear, gradients of weight and bias", linear_backward_weight, flops, 0, BACKWARD, .x = x,
+         .dweight = dweight, .dbias = dbias);
+    LINE(f, s, "linear, gradients of weight and bias, added", linear_backward_weight, flops, 0, BACKWARD,
+         .x = x, .dweight = dweight, .dbias = dbias, .accumulate = true);
+    LINE(f, s, "linear, gradient of the bias alone", linear_backward_weight, 0, 2.0 * (double)(t * out),
+         BACKWARD, .x = x, .dbias = dbias);
+    void *const all[] = {x, weight, y, dweight, bias, dbias, wide};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        figures_release(f, all[i]);
 }
 
 static void attention_lines(struct figures *f, const struct shape *s)
@@ -97,121 +64,57 @@ static void attention_lines(struct figures *f, const struct shape *s)
                       figures_data(f, t * q, MT_BF16),
                       figures_memory(f, t * q * 2),
                       figures_memory(f, t * kv * 2),
-                      figures_memory(f, t * kv * 2)};
+                      figures_memory(f, t * kv * 2),
+                      figures_data(f, s->heads, MT_F32)};
     a.q = memory[0];
     a.k = memory[1];
     a.v = memory[2];
     a.out = memory[3];
     a.lse = memory[4];
     a.workspace = memory[5];
-    /* Half of the square of each document. */
-    const size_t half = t / 2;
+    /* Half of the square of each document; with a window, that much of each row. */
+    const size_t half = t / 2, window = t / 16;
     const double flops = 2 * 2.0 * (double)q * (double)half * (double)half;
-    line(f, s, "attention, 2 documents", figures_time(f, "attention", attention_call, &a), flops, 0);
-    const struct mt_attention_backward_args b = {
-        .forward = a, .dout = memory[6], .dq = memory[7], .dk = memory[8], .dv = memory[9]};
-    line(f, s, "attention, backward", figures_time(f, "attention_backward", attention_backward_call, &b),
-         2.5 * flops, 0);
+    const double windowed = 2 * 2 * 2.0 * (double)q * (double)half * (double)window;
+    struct mt_attention_args capped = a, biased = a, narrow = a;
+    capped.softcap = 30;
+    biased.alibi = memory[10];
+    narrow.window = window;
+    const struct {
+        const char *forward, *backward;
+        const struct mt_attention_args *args;
+        double flops;
+    } kinds[] = {{"attention, 2 documents", "attention, backward", &a, flops},
+                 {"attention, capped", "attention, capped, backward", &capped, flops},
+                 {"attention, linear biases", "attention, linear biases, backward", &biased, flops},
+                 {"attention, a window", "attention, a window, backward", &narrow, windowed}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        figures_line(f, s, kinds[i].forward, attention_call, kinds[i].args, kinds[i].flops, 0);
+        LINE(f, s, kinds[i].backward, attention_backward, 2.5 * kinds[i].flops, 0, .forward = *kinds[i].args,
+             .dout = memory[6], .dq = memory[7], .dk = memory[8], .dv = memory[9]);
+    }
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         figures_release(f, memory[i]);
 }
 
-static void rows(struct figures *f, const struct shape *s)
+static void loss(struct figures *f, const struct shape *s)
 {
-    const size_t t = s->tokens, h = s->hidden, n = s->intermediate, q = s->heads * s->dim;
-    const double hidden_bytes = 2.0 * (double)(t * h), wide_bytes = 2.0 * (double)(t * n);
-    void *x = figures_data(f, t * h, MT_BF16), *y = figures_data(f, t * h, MT_BF16);
-    void *weight = figures_data(f, h, MT_BF16), *rstd = figures_memory(f, t * sizeof(float));
-    void *dweight = figures_memory(f, h * sizeof(float));
-    const struct mt_rms_norm_args norm = {
-        .x = x, .weight = weight, .y = y, .rstd = rstd, .rows = t, .cols = h, .eps = 1e-5f, .dtype = MT_BF16};
-    line(f, s, "RMSNorm", figures_time(f, "rms_norm", rms_norm_call, &norm), 0, 2 * hidden_bytes);
-    const struct mt_rms_norm_backward_args back = {.x = x,
-                                                   .weight = weight,
-                                                   .dy = y,
-                                                   .rstd = rstd,
-                                                   .dx = y,
-                                                   .dweight = dweight,
-                                                   .rows = t,
-                                                   .cols = h,
-                                                   .dtype = MT_BF16};
-    line(f, s, "RMSNorm, backward", figures_time(f, "rms_norm_backward", rms_norm_backward_call, &back), 0,
-         5 * hidden_bytes);
-    const struct mt_add_args sum = {.a = x, .b = y, .y = y, .count = t * h, .scale = 1e-3f, .dtype = MT_BF16};
-    line(f, s, "residual sum", figures_time(f, "add", add_call, &sum), 0, 3 * hidden_bytes);
-    void *gate = figures_data(f, t * n, MT_BF16), *up = figures_data(f, t * n, MT_BF16);
-    void *out = figures_data(f, t * n, MT_BF16);
-    const struct mt_gated_activation_args act = {
-        .gate = gate, .up = up, .out = out, .rows = t, .cols = n, .dtype = MT_BF16};
-    line(f, s, "SwiGLU", figures_time(f, "gated_activation", gated_activation_call, &act), 0, 3 * wide_bytes);
-    const struct mt_gated_activation_backward_args act_back = {.gate = gate,
-                                                               .up = up,
-                                                               .dout = out,
-                                                               .dgate = gate,
-                                                               .dup = up,
-                                                               .rows = t,
-                                                               .cols = n,
-                                                               .dtype = MT_BF16};
-    line(f, s, "SwiGLU, backward",
-         figures_time(f, "gated_activation_backward", gated_activation_backward_call, &act_back), 0,
-         5 * wide_bytes);
-    void *heads = figures_data(f, t * q, MT_BF16), *positions = figures_memory(f, t * sizeof(int32_t));
-    void *angles = figures_data(f, t * s->dim, MT_F32);
-    figures_check(f, f->api->fill_zero(f->stream, positions, t * sizeof(int32_t)), "fill_zero");
-    const struct mt_rope_args rope = {.x = heads,
-                                      .positions = positions,
-                                      .cos = angles,
-                                      .sin = angles,
-                                      .tokens = t,
-                                      .heads = s->heads,
-                                      .head_dim = s->dim,
-                                      .rotary_dim = s->dim,
-                                      .num_positions = t,
-                                      .dtype = MT_BF16};
-    line(f, s, "RoPE", figures_time(f, "rope", rope_call, &rope), 0, 4.0 * (double)(t * q));
-    void *const all[] = {x, y, weight, rstd, dweight, gate, up, out, heads, positions, angles};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        figures_release(f, all[i]);
-}
-
-static void head_and_slab(struct figures *f, const struct shape *s)
-{
-    const size_t chunk = s->tokens / 8, count = 3 * s->hidden * s->intermediate;
+    const size_t chunk = s->tokens / 8;
     const double bytes = 2.0 * (double)(chunk * s->vocab);
-    void *logits = figures_data(f, chunk * s->vocab, MT_BF16),
-         *labels = figures_memory(f, chunk * sizeof(int32_t));
-    void *numbers = figures_data(f, 4 * chunk, MT_F32);
+    void *logits = figures_data(f, chunk * s->vocab, MT_BF16);
+    void *labels = figures_ints(f, chunk, (int32_t)s->vocab);
+    void *numbers = figures_data(f, 5 * chunk, MT_F32), *loss_sum = figures_memory(f, sizeof(double));
     float *n = numbers;
-    figures_check(f, f->api->fill_zero(f->stream, labels, chunk * sizeof(int32_t)), "fill_zero");
-    const struct mt_cross_entropy_statistics_args statistics = {.logits = logits,
-                                                                .labels = labels,
-                                                                .max = n,
-                                                                .sum = n + chunk,
-                                                                .target = n + 2 * chunk,
-                                                                .rows = chunk,
-                                                                .cols = s->vocab,
-                                                                .first = true,
-                                                                .dtype = MT_BF16};
-    line(f, s, "cross entropy, statistics",
-         figures_time(f, "cross_entropy_statistics", cross_entropy_statistics_call, &statistics), 0, bytes);
-    const struct mt_cross_entropy_backward_args back = {.logits = logits,
-                                                        .labels = labels,
-                                                        .lse = n + 3 * chunk,
-                                                        .rows = chunk,
-                                                        .cols = s->vocab,
-                                                        .grad_scale = 1e-3f,
-                                                        .dtype = MT_BF16};
-    line(f, s, "cross entropy, backward",
-         figures_time(f, "cross_entropy_backward", cross_entropy_backward_call, &back), 0, 2 * bytes);
-    figures_release(f, logits);
-    void *slab = figures_data(f, count, MT_F32), *narrow = figures_memory(f, count * 2);
-    const struct mt_sum_squares_args squares = {.x = slab, .sum = numbers, .count = count};
-    line(f, s, "norm of a gradient", figures_time(f, "sum_squares", sum_squares_call, &squares), 0,
-         4.0 * (double)count);
-    const struct mt_cast_args cast = {
-        .src = slab, .dst = narrow, .count = count, .src_dtype = MT_F32, .dst_dtype = MT_BF16};
-    line(f, s, "fp32 to bf16", figures_time(f, "cast", cast_call, &cast), 0, 6.0 * (double)count);
-    void *const all[] = {labels, numbers, slab, narrow};
+    LINE(f, s, "cross entropy, statistics", cross_entropy_statistics, 0, bytes, .logits = logits,
+         .labels = labels, .max = n, .sum = n + chunk, .target = n + 2 * chunk, .rows = chunk,
+         .cols = s->vocab, .first = true, .dtype = MT_BF16);
+    LINE(f, s, "cross entropy, finish", cross_entropy_finish, 0, 24.0 * (double)chunk, .max = n,
+         .sum = n + chunk, .target = n + 2 * chunk, .labels = labels, .lse = n + 3 * chunk,
+         .losses = n + 4 * chunk, .loss_sum = loss_sum, .rows = chunk);
+    LINE(f, s, "cross entropy, backward", cross_entropy_backward, 0, 2 * bytes, .logits = logits,
+         .labels = labels, .lse = n + 3 * chunk, .rows = chunk, .cols = s->vocab, .grad_scale = 1e-3f,
+         .dtype = MT_BF16);
+    void *const all[] = {logits, labels, numbers, loss_sum};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         figures_release(f, all[i]);
 }
@@ -220,6 +123,5 @@ void figures_of_operations(struct figures *f, const struct shape *shape)
 {
     products(f, shape);
     attention_lines(f, shape);
-    rows(f, shape);
-    head_and_slab(f, shape);
+    loss(f, shape);
 }
