@@ -89,10 +89,12 @@ static int arrange_split(struct mt_dataset *dataset, const struct mt_dataset_opt
     for (size_t i = 0; r == 0 && i < count; i++) {
         const size_t sample = (size_t)samples->first_sample + mt_order_at(&order, i);
         if (mt_dataset_held_out(dataset, sample) == validation) {
+            struct mt_sample_range range = {0};
+            r = mt_samples_range(&dataset->samples, sample, &range, error);
             members[used] = (uint32_t)sample;
-            lengths[used++] = dataset->samples.ranges[sample].tokens;
+            lengths[used++] = range.tokens;
         }
-        if (used == window || (used && i + 1 == count)) {
+        if (r == 0 && (used == window || (used && i + 1 == count))) {
             r = mt_packs_add(packs, members, lengths, used, capacity, error);
             used = 0;
         }

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define WRITE_BYTES ((size_t)1 << 20) /* at a time, once there is a file */
 
@@ -113,46 +113,33 @@ int mt_bulk_append(struct mt_bulk *bulk, const void *data, size_t bytes, struct 
     return 0;
 }
 
-static int map(struct mt_bulk *bulk, struct mt_error *error)
-{
-    void *data = mmap(NULL, (size_t)bulk->bytes, PROT_READ, MAP_SHARED, bulk->fd - 1, 0);
-    if (data == MAP_FAILED)
-        return mt_error_set_errno(error, MT_REASON_IO, "cannot map the tokens of the data set");
-    bulk->data = data;
-    bulk->mapped = true;
-    close(bulk->fd - 1);
-    bulk->fd = 0;
-    return 0;
-}
-
 int mt_bulk_seal(struct mt_bulk *bulk, struct mt_error *error)
 {
     if (!bulk->fd) {
         char *smaller = bulk->used ? realloc(bulk->memory, bulk->used) : NULL;
         bulk->memory = smaller ? smaller : bulk->memory;
-        bulk->data = bulk->memory;
         return 0;
     }
     int r = write_out(bulk, bulk->memory, bulk->used, error);
     free(bulk->memory);
     bulk->memory = NULL;
     bulk->used = bulk->capacity = 0;
-    return r < 0 ? r : map(bulk, error);
+    return r;
 }
 
 int mt_bulk_save(struct mt_bulk *bulk, struct mt_error *error)
 {
-    if (bulk->mapped)
-        return 0;
-    int r = write_out(bulk, bulk->data, (size_t)bulk->bytes, error);
     if (bulk->fd)
+        return 0;
+    int r = write_out(bulk, bulk->memory, (size_t)bulk->bytes, error);
+    if (bulk->fd) /* it is read from memory */
         close(bulk->fd - 1);
     bulk->fd = 0;
     return r;
 }
 
-int mt_bulk_map(struct mt_bulk *bulk, const char *folder, const char *name, uint64_t bytes,
-                struct mt_error *error)
+int mt_bulk_open(struct mt_bulk *bulk, const char *folder, const char *name, uint64_t bytes,
+                 struct mt_error *error)
 {
     *bulk = (struct mt_bulk){.name = name, .bytes = bytes};
     mt_autofree char *path = mt_path_join(folder, name);
@@ -165,13 +152,82 @@ int mt_bulk_map(struct mt_bulk *bulk, const char *folder, const char *name, uint
     bulk->fd = fd + 1;
     if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) || (uint64_t)status.st_size != bytes)
         return mt_error_set(error, -EINVAL, MT_REASON_IO, "%s has another size than it should have", path);
-    return bytes ? map(bulk, error) : 0;
+    return 0;
+}
+
+/* Where the file lies now; it may have been renamed since it was opened. */
+static void find_path(const struct mt_bulk *bulk, char *path, size_t path_bytes)
+{
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", bulk->fd - 1);
+    const ssize_t bytes = bulk->fd ? readlink(link, path, path_bytes - 1) : -1;
+    if (bytes > 0)
+        path[bytes] = '\0';
+    else
+        snprintf(path, path_bytes, "%s", bulk->name);
+}
+
+int mt_bulk_spoilt(const struct mt_bulk *bulk, struct mt_error *error)
+{
+    char path[600];
+    find_path(bulk, path, sizeof path);
+    return mt_error_set(
+        error, -ESTALE, MT_REASON_IO,
+        "%s, a file of the data set's cache, was changed by another program while it was in use; "
+        "start again, or resume the job: the cache is then made anew, and the run stays the same",
+        path);
+}
+
+int mt_bulk_read(const struct mt_bulk *bulk, uint64_t offset, void *data, size_t bytes,
+                 struct mt_error *error)
+{
+    if (offset > bulk->bytes || bytes > bulk->bytes - offset)
+        return mt_bulk_spoilt(bulk, error); /* by what another array of the cache says */
+    if (!bulk->fd || bulk->memory) {
+        if (bytes)
+            memcpy(data, bulk->memory + offset, bytes);
+        return 0;
+    }
+    const int r = mt_fd_pread_all(bulk->fd - 1, data, bytes, (off_t)offset);
+    if (r == -ENODATA)
+        return mt_bulk_spoilt(bulk, error);
+    if (r < 0) {
+        char path[600];
+        find_path(bulk, path, sizeof path);
+        errno = -r;
+        return mt_error_set_errno(error, MT_REASON_IO, "cannot read %s", path);
+    }
+    return 0;
+}
+
+const void *mt_bulk_view_at(struct mt_bulk_view *view, uint64_t offset, size_t bytes, struct mt_error *error)
+{
+    const struct mt_bulk *bulk = view->bulk;
+    const bool held = offset >= view->first && offset + bytes <= view->first + view->held;
+    if (!view->buffer && !(view->buffer = malloc(MT_BULK_VIEW_BYTES))) {
+        no_memory(error);
+        return NULL;
+    }
+    if (!held) {
+        const uint64_t left = offset < bulk->bytes ? bulk->bytes - offset : 0;
+        view->first = offset;
+        view->held = 0;
+        const size_t more = mt_size_max(bytes, left < MT_BULK_VIEW_BYTES ? (size_t)left : MT_BULK_VIEW_BYTES);
+        if (mt_bulk_read(bulk, offset, view->buffer, more, error) < 0)
+            return NULL;
+        view->held = more;
+    }
+    return view->buffer + (offset - view->first);
+}
+
+void mt_bulk_view_end(struct mt_bulk_view *view)
+{
+    free(view->buffer);
+    *view = (struct mt_bulk_view){0};
 }
 
 void mt_bulk_free(struct mt_bulk *bulk)
 {
-    if (bulk->mapped)
-        munmap((void *)(uintptr_t)bulk->data, (size_t)bulk->bytes);
     if (bulk->fd)
         close(bulk->fd - 1);
     free(bulk->memory);

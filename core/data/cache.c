@@ -17,7 +17,7 @@
 #include <xxhash.h>
 
 /* Raised when the same rows and template give other tokens or masks than before. */
-#define RULES 2
+#define RULES 3
 #define INDEX "index"
 #define MAGIC "MTDATA1"
 #define UNUSED_SECONDS (30 * 24 * 3600)
@@ -90,9 +90,26 @@ int mt_cache_begin(struct mt_cache *cache, const struct mt_dataset_options *opti
     return make_key(cache, options, sources, error);
 }
 
-static uint64_t hash_of(const struct mt_bulk *sealed)
+static int hash_of(const struct mt_bulk *sealed, uint64_t *result, struct mt_error *error)
 {
-    return XXH3_64bits(sealed->data, (size_t)sealed->bytes);
+    struct mt_bulk_view view = {.bulk = sealed};
+    XXH3_state_t *hash = XXH3_createState();
+    int r = hash ? 0 : no_memory(error);
+    if (hash)
+        XXH3_64bits_reset(hash);
+    for (uint64_t at = 0; r == 0 && at < sealed->bytes;) {
+        const uint64_t left = sealed->bytes - at;
+        const size_t piece = left < MT_BULK_VIEW_BYTES ? (size_t)left : MT_BULK_VIEW_BYTES;
+        const void *data = mt_bulk_view_at(&view, at, piece, error);
+        r = data ? 0 : -EIO;
+        if (data)
+            XXH3_64bits_update(hash, data, piece);
+        at += piece;
+    }
+    *result = r == 0 ? XXH3_64bits_digest(hash) : 0;
+    XXH3_freeState(hash);
+    mt_bulk_view_end(&view);
+    return r;
 }
 
 /* --- reading ----------------------------------------------------------------------------------------------
@@ -148,8 +165,9 @@ static bool load(const char *folder, const char *index, struct mt_dataset *datas
         return false;
     for (size_t i = 0; i < MT_SAMPLES_NUM_ARRAYS; i++) {
         struct mt_bulk *array = &dataset->samples.arrays[i];
-        if (mt_bulk_map(array, folder, mt_samples_names[i], header.array_bytes[i], NULL) < 0 ||
-            hash_of(array) != header.array_hash[i])
+        uint64_t hash;
+        if (mt_bulk_open(array, folder, mt_samples_names[i], header.array_bytes[i], NULL) < 0 ||
+            hash_of(array, &hash, NULL) < 0 || hash != header.array_hash[i])
             return false;
     }
     return mt_samples_adopt(&dataset->samples, NULL) == 0 && parts_fit(dataset);
@@ -217,7 +235,9 @@ static int write_index(const struct mt_cache *cache, const struct mt_dataset *da
     header.stats = dataset->stats;
     for (size_t i = 0; i < MT_SAMPLES_NUM_ARRAYS; i++) {
         header.array_bytes[i] = dataset->samples.arrays[i].bytes;
-        header.array_hash[i] = hash_of(&dataset->samples.arrays[i]);
+        int r = hash_of(&dataset->samples.arrays[i], &header.array_hash[i], error);
+        if (r < 0)
+            return r;
     }
     mt_autofree char *data = malloc(bytes);
     mt_autofree char *path = mt_path_join(cache->folder.path, INDEX);
@@ -254,5 +274,5 @@ int mt_cache_keep(struct mt_cache *cache, struct mt_dataset *dataset, struct mt_
 
 void mt_cache_end(struct mt_cache *cache)
 {
-    mt_bulk_folder_remove(&cache->folder); /* mapped arrays stay */
+    mt_bulk_folder_remove(&cache->folder); /* open arrays stay */
 }

@@ -1,6 +1,7 @@
 /* A dataset as a whole: opening it, its fingerprint, and access to samples and sequences. */
 #include "core/data/dataset.h"
 
+#include "core/base/cleanup.h"
 #include "core/data/cache.h"
 #include "core/data/dataset_internal.h"
 
@@ -205,8 +206,7 @@ static int build(struct mt_dataset *dataset, const struct mt_dataset_options *op
     mt_sha256_update(&hash, dataset->digests, 32 * dataset->num_digests);
     mt_sha256_final(&hash, digest);
     mt_sha256_hex(digest, dataset->fingerprint);
-    mt_dataset_count(dataset);
-    return 0;
+    return mt_dataset_count(dataset, error);
 }
 
 int mt_dataset_open(const struct mt_dataset_options *options, struct mt_dataset **result,
@@ -265,20 +265,35 @@ size_t mt_dataset_num_samples(const struct mt_dataset *dataset)
     return dataset->samples.count;
 }
 
-struct mt_sample mt_dataset_sample(const struct mt_dataset *dataset, size_t i)
+int mt_dataset_sample(const struct mt_dataset *dataset, size_t i, struct mt_sample *sample,
+                      struct mt_error *error)
 {
-    const struct mt_sample_range *range = &dataset->samples.ranges[i];
-    return (struct mt_sample){
-        .ids = dataset->samples.ids + range->first,
-        .tokens = range->tokens,
-        .row = range->row,
-        .validation = mt_dataset_held_out(dataset, i),
-    };
+    struct mt_sample_range range;
+    *sample = (struct mt_sample){0};
+    int r = mt_samples_range(&dataset->samples, i, &range, error);
+    if (r < 0)
+        return r;
+    *sample = (struct mt_sample){.ids = malloc(range.tokens * sizeof *sample->ids),
+                                 .learned = malloc(range.tokens),
+                                 .tokens = range.tokens,
+                                 .row = range.row,
+                                 .validation = mt_dataset_held_out(dataset, i)};
+    if (!sample->ids || !sample->learned)
+        r = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a sample");
+    if (r == 0)
+        r = mt_samples_read(&dataset->samples, &range, sample->ids, sample->learned, error);
+    if (r < 0)
+        mt_sample_free(sample);
+    else
+        sample->learned[0] = 0; /* nothing predicts it */
+    return r;
 }
 
-bool mt_dataset_learned(const struct mt_dataset *dataset, size_t i, size_t t)
+void mt_sample_free(struct mt_sample *sample)
 {
-    return t > 0 && mt_samples_learned(&dataset->samples, dataset->samples.ranges[i].first + t);
+    free(sample->ids);
+    free(sample->learned);
+    *sample = (struct mt_sample){0};
 }
 
 size_t mt_dataset_num_shares(const struct mt_dataset *dataset)
@@ -301,52 +316,74 @@ size_t mt_dataset_num_sequences(const struct mt_dataset *dataset, bool validatio
     return dataset->packs[validation].num_packs;
 }
 
-size_t mt_dataset_sequence_documents(const struct mt_dataset *dataset, bool validation, size_t i)
+static int read_range(const struct mt_dataset *dataset, const struct mt_packs *packs, uint32_t member,
+                      struct mt_sample_range *range, struct mt_error *error)
 {
-    const uint32_t *starts = dataset->packs[validation].starts;
-    return starts[i + 1] - starts[i];
+    return member < dataset->samples.count ? mt_samples_range(&dataset->samples, member, range, error)
+                                           : mt_bulk_spoilt(&packs->arrays[1], error);
 }
 
-size_t mt_dataset_sequence_tokens(const struct mt_dataset *dataset, bool validation, size_t i)
+int mt_dataset_sequence_size(const struct mt_dataset *dataset, bool validation, size_t i, size_t *tokens,
+                             size_t *documents, struct mt_error *error)
 {
     const struct mt_packs *packs = &dataset->packs[validation];
-    size_t tokens = 0;
-    for (size_t k = packs->starts[i]; k < packs->starts[i + 1]; k++)
-        tokens += dataset->samples.ranges[packs->members[k]].tokens;
-    return tokens;
+    mt_autofree uint32_t *members = NULL;
+    *tokens = 0;
+    int r = mt_packs_read(packs, i, &members, documents, error);
+    for (size_t k = 0; r == 0 && k < *documents; k++) {
+        struct mt_sample_range range = {0};
+        r = read_range(dataset, packs, members[k], &range, error);
+        *tokens += range.tokens;
+    }
+    return r;
 }
 
-/* Ids and labels of one document; returns its target tokens. */
-static size_t fill_document(const struct mt_samples *samples, const struct mt_sample_range *range,
-                            int32_t *ids, int32_t *labels)
+/* Ids and labels of one document; adds its target tokens to `*targets`. */
+static int fill_document(const struct mt_samples *samples, const struct mt_sample_range *range, int32_t *ids,
+                         int32_t *labels, size_t *targets, struct mt_error *error)
 {
-    size_t targets = 0;
-    memcpy(ids, samples->ids + range->first, range->tokens * sizeof *ids);
+    /* At the end of the labels' room: made from the front on, they overwrite none before it was looked at. */
+    uint8_t *learned = (uint8_t *)labels + 3 * (size_t)range->tokens;
+    int r = mt_samples_read(samples, range, ids, learned, error);
+    if (r < 0)
+        return r;
     for (size_t t = 0; t + 1 < range->tokens; t++) {
-        const bool learned = mt_samples_learned(samples, range->first + t + 1);
-        labels[t] = learned ? ids[t + 1] : -100;
-        targets += learned;
+        const bool is_target = learned[t + 1];
+        labels[t] = is_target ? ids[t + 1] : -100;
+        *targets += is_target;
     }
     labels[range->tokens - 1] = -100;
-    return targets;
+    return 0;
 }
 
-size_t mt_dataset_fill_sequence(const struct mt_dataset *dataset, bool validation, size_t i,
-                                struct mt_sequence *sequence)
+int mt_dataset_fill_sequence(const struct mt_dataset *dataset, bool validation, size_t i,
+                             struct mt_sequence *sequence, size_t *targets, struct mt_error *error)
 {
     const struct mt_packs *packs = &dataset->packs[validation];
-    const uint32_t *members = packs->members + packs->starts[i];
-    const size_t count = packs->starts[i + 1] - packs->starts[i];
-    size_t at = 0, targets = 0;
-    for (size_t k = 0; k < count; k++) {
-        const struct mt_sample_range *range = &dataset->samples.ranges[members[k]];
+    const struct mt_bulk *ranges = &dataset->samples.arrays[MT_SAMPLES_RANGES];
+    mt_autofree uint32_t *members = NULL;
+    size_t count, at = 0;
+    *targets = 0;
+    int r = mt_packs_read(packs, i, &members, &count, error);
+    if (r == 0 && count != sequence->num_documents)
+        r = mt_bulk_spoilt(&packs->arrays[0], error);
+    for (size_t k = 0; r == 0 && k < count; k++) {
+        struct mt_sample_range range;
+        r = read_range(dataset, packs, members[k], &range, error);
+        if (r == 0 && range.tokens > sequence->tokens - at) /* longer than when its room was made */
+            r = mt_bulk_spoilt(ranges, error);
+        if (r < 0)
+            return r;
+        if (k == 0)
+            sequence->row = range.row;
         sequence->document_starts[k] = (int32_t)at;
-        targets += fill_document(&dataset->samples, range, sequence->ids + at, sequence->labels + at);
-        at += range->tokens;
+        r = fill_document(&dataset->samples, &range, sequence->ids + at, sequence->labels + at, targets,
+                          error);
+        at += range.tokens;
     }
-    sequence->document_starts[count] = (int32_t)at;
-    sequence->tokens = at;
-    sequence->num_documents = count;
-    sequence->row = dataset->samples.ranges[members[0]].row;
-    return targets;
+    if (r == 0 && at != sequence->tokens)
+        r = mt_bulk_spoilt(ranges, error);
+    if (r == 0)
+        sequence->document_starts[count] = (int32_t)at;
+    return r;
 }

@@ -142,24 +142,27 @@ const char *mt_dataset_fingerprint(const struct mt_dataset *dataset);
 
 /* One kept sample, in the order of the files, both splits together. */
 struct mt_sample {
-    const int32_t *ids; /* [tokens], borrowed */
+    int32_t *ids;     /* [tokens] */
+    uint8_t *learned; /* [tokens]: 1 where the token is learned, as the target of the one before it; else 0 */
     size_t tokens;
     uint64_t row; /* from 0 through all files */
     bool validation;
 };
 size_t mt_dataset_num_samples(const struct mt_dataset *dataset);
-struct mt_sample mt_dataset_sample(const struct mt_dataset *dataset, size_t i);
-/* Is token t of sample i learned (as the target of the position before it)? The first token never is. */
-bool mt_dataset_learned(const struct mt_dataset *dataset, size_t i, size_t t);
+/* Samples and sequences that lie in files are read from there: -ESTALE, MT_REASON_IO where another program
+ * changed these since. */
+int mt_dataset_sample(const struct mt_dataset *dataset, size_t i, struct mt_sample *sample,
+                      struct mt_error *error);
+void mt_sample_free(struct mt_sample *sample); /* {0} is fine; leaves {0} */
 
 /* Sequences (packs when packing, else samples) of one split; the sampler puts them in order. */
 size_t mt_dataset_num_sequences(const struct mt_dataset *dataset, bool validation);
-size_t mt_dataset_sequence_tokens(const struct mt_dataset *dataset, bool validation, size_t i);
-size_t mt_dataset_sequence_documents(const struct mt_dataset *dataset, bool validation, size_t i);
-/* Fills ids, labels and document_starts, which must have room, and the other members; returns the number of
- * target tokens. */
-size_t mt_dataset_fill_sequence(const struct mt_dataset *dataset, bool validation, size_t i,
-                                struct mt_sequence *sequence);
+int mt_dataset_sequence_size(const struct mt_dataset *dataset, bool validation, size_t i, size_t *tokens,
+                             size_t *documents, struct mt_error *error);
+/* Fills ids, labels and document_starts, which have room for the sequence's tokens and num_documents (those
+ * of mt_dataset_sequence_size), and the row; counts the target tokens. */
+int mt_dataset_fill_sequence(const struct mt_dataset *dataset, bool validation, size_t i,
+                             struct mt_sequence *sequence, size_t *targets, struct mt_error *error);
 uint64_t mt_dataset_seed(const struct mt_dataset *dataset);
 
 /* A part of a mixture, or the one part that a data set is. Its training sequences are [first, first + count);

@@ -62,6 +62,6 @@ int mt_dataset_arrange(struct mt_dataset *dataset, const struct mt_dataset_optio
                        struct mt_error *error);
 
 /* Fills what of the statistics follows from samples and packs. */
-void mt_dataset_count(struct mt_dataset *dataset);
+int mt_dataset_count(struct mt_dataset *dataset, struct mt_error *error);
 
 #endif

@@ -118,8 +118,8 @@ static int store_document(struct ingest *ingest, const struct job *job, size_t r
     int r = mt_samples_add_tokens(samples, job->encoded.ids.data, NULL, count, error);
     /* The last token of a window is the first of the next: as a target it counts once. */
     for (size_t start = 0; r == 0 && start + 1 < count; start += limit - 1)
-        r = mt_samples_add_range(samples, first + start, (uint32_t)mt_size_min(limit, count - start), row,
-                                 error);
+        r = mt_samples_add_range(samples, first + start, job->encoded.ids.data + start, NULL,
+                                 (uint32_t)mt_size_min(limit, count - start), row, error);
     return r;
 }
 
@@ -155,9 +155,9 @@ static int store_conversation(struct ingest *ingest, const struct job *job, size
     }
     stats->truncated += overlong;
     const uint64_t first = samples->num_tokens;
-    int r = mt_samples_add_tokens(samples, encoded->ids.data,
-                                  encoded->learned.count ? encoded->learned.data : NULL, count, error);
-    return r < 0 ? r : mt_samples_add_range(samples, first, (uint32_t)count, row, error);
+    const int32_t *ids = encoded->ids.data, *learned = encoded->learned.count ? encoded->learned.data : NULL;
+    int r = mt_samples_add_tokens(samples, ids, learned, count, error);
+    return r < 0 ? r : mt_samples_add_range(samples, first, ids, learned, (uint32_t)count, row, error);
 }
 
 static int check_stop(const struct mt_dataset_options *options, struct mt_error *error)

@@ -101,9 +101,26 @@ int mt_packs_seal(struct mt_packs *packs, struct mt_error *error)
     int r = mt_bulk_append(&packs->arrays[0], &end, sizeof end, error);
     for (size_t i = 0; r == 0 && i < 2; i++)
         r = mt_bulk_seal(&packs->arrays[i], error);
-    packs->starts = packs->arrays[0].data;
-    packs->members = packs->arrays[1].data;
     return r;
+}
+
+int mt_packs_read(const struct mt_packs *packs, size_t i, uint32_t **members, size_t *count,
+                  struct mt_error *error)
+{
+    uint32_t starts[2];
+    *members = NULL;
+    *count = 0;
+    int r = mt_bulk_read(&packs->arrays[0], i * sizeof *starts, starts, sizeof starts, error);
+    if (r < 0)
+        return r;
+    if (starts[0] >= starts[1] || starts[1] > packs->num_members)
+        return mt_bulk_spoilt(&packs->arrays[0], error);
+    *count = starts[1] - starts[0];
+    *members = malloc(*count * sizeof **members);
+    if (!*members)
+        return no_memory(error);
+    return mt_bulk_read(&packs->arrays[1], starts[0] * sizeof **members, *members, *count * sizeof **members,
+                        error);
 }
 
 void mt_packs_free(struct mt_packs *packs)

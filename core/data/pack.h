@@ -9,12 +9,9 @@
 #include <stdint.h>
 
 struct mt_packs {
-    struct mt_bulk arrays[2];
+    struct mt_bulk arrays[2]; /* uint32_t: [num_packs + 1] places in the other one, where packs begin; [number
+                                 of samples] samples, pack after pack, in the order they were put in */
     size_t num_packs, num_members;
-    /* Once sealed: */
-    const uint32_t *starts; /* [num_packs + 1], into `members` */
-    const uint32_t
-        *members; /* [number of samples]: samples, pack after pack, in the order they were put in */
 };
 
 /* The folder is borrowed until mt_packs_seal; `names` are those of the two files, and stay. */
@@ -24,6 +21,9 @@ void mt_packs_begin(struct mt_packs *packs, struct mt_bulk_folder *folder, const
 int mt_packs_add(struct mt_packs *packs, const uint32_t *order, const uint32_t *lengths, size_t count,
                  uint32_t capacity, struct mt_error *error);
 int mt_packs_seal(struct mt_packs *packs, struct mt_error *error);
+/* The samples of a sealed pack, malloc'd; on any thread. */
+int mt_packs_read(const struct mt_packs *packs, size_t i, uint32_t **members, size_t *count,
+                  struct mt_error *error);
 void mt_packs_free(struct mt_packs *packs);
 
 #endif

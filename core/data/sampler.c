@@ -109,7 +109,7 @@ int mt_sampler_max_steps(const struct mt_sampler *sampler, double num_epochs, ui
 }
 
 /* Makes `order` that of the epoch at hand; it is a function of seed and epoch alone. */
-static int order_epoch(struct mt_sampler *sampler)
+static int order_epoch(struct mt_sampler *sampler, struct mt_error *error)
 {
     if (sampler->ordered_epoch == sampler->epoch)
         return 0;
@@ -123,7 +123,7 @@ static int order_epoch(struct mt_sampler *sampler)
         snprintf(name, sizeof name, "order of epoch %" PRIu64, sampler->epoch);
         if (mt_order_make(&sampler->order, mt_random_key(mt_dataset_seed(sampler->dataset), name),
                           sampler->num_sequences) < 0)
-            return -ENOMEM;
+            return no_memory(error);
     }
     sampler->ordered_epoch = sampler->epoch;
     return 0;
@@ -171,7 +171,7 @@ static int longer_first(const void *a, const void *b)
 
 /* The group that `place` lies in: its sequences sorted by length and cut into steps, the steps shuffled. What
  * does not fill a step at the end of an epoch comes last. */
-static int load_group(struct mt_sampler *sampler, size_t place)
+static int load_group(struct mt_sampler *sampler, size_t place, struct mt_error *error)
 {
     const size_t size = GROUP_STEPS * sampler->sequences_per_step, per_step = sampler->sequences_per_step;
     const size_t first = place / size * size, count = mt_size_min(size, sampler->num_sequences - first);
@@ -179,12 +179,15 @@ static int load_group(struct mt_sampler *sampler, size_t place)
         return 0;
     mt_autofree struct by_length *sorted = calloc(count, sizeof *sorted);
     if (!sorted)
-        return -ENOMEM;
+        return no_memory(error);
     for (size_t i = 0; i < count; i++) {
+        size_t documents;
         sorted[i].place = i;
         sorted[i].sequence = sequence_at(sampler, first + i);
-        sorted[i].tokens =
-            mt_dataset_sequence_tokens(sampler->dataset, sampler->validation, sorted[i].sequence);
+        int r = mt_dataset_sequence_size(sampler->dataset, sampler->validation, sorted[i].sequence,
+                                         &sorted[i].tokens, &documents, error);
+        if (r < 0)
+            return r;
     }
     qsort(sorted, count, sizeof *sorted, longer_first);
     char name[96];
@@ -201,55 +204,70 @@ static int load_group(struct mt_sampler *sampler, size_t place)
 }
 
 /* The sequences of the next step into sampler->batch. */
-static int choose(struct mt_sampler *sampler, size_t count)
+static int choose(struct mt_sampler *sampler, size_t count, struct mt_error *error)
 {
-    if (order_epoch(sampler) < 0)
-        return -ENOMEM;
-    for (size_t i = 0; i < count; i++) {
+    int r = order_epoch(sampler, error);
+    for (size_t i = 0; r == 0 && i < count; i++) {
         const size_t place = sampler->position + i;
-        if (sampler->group_by_length && load_group(sampler, place) < 0)
-            return -ENOMEM;
-        sampler->batch[i] = sampler->group_by_length ? sampler->group[place - sampler->group_first]
-                                                     : sequence_at(sampler, place);
+        if (sampler->group_by_length)
+            r = load_group(sampler, place, error);
+        if (r == 0)
+            sampler->batch[i] = sampler->group_by_length ? sampler->group[place - sampler->group_first]
+                                                         : sequence_at(sampler, place);
     }
-    return 0;
+    return r;
 }
 
-/* A batch with room for these sequences, all in one block: ids, labels and document starts lie behind the
- * sequences. */
-static struct mt_batch *allocate(const struct mt_sampler *sampler, const size_t *order, size_t count)
+/* Makes room for the step's sequences in a batch that is all one block: ids, labels and document starts lie
+ * behind the sequences. */
+static int allocate(const struct mt_sampler *sampler, size_t count, struct mt_batch **result,
+                    struct mt_error *error)
 {
     size_t tokens = 0, starts = 0, integers, bytes, total;
+    mt_autofree struct mt_sequence *sizes = calloc(count, sizeof *sizes);
+    if (!sizes)
+        return no_memory(error);
     for (size_t i = 0; i < count; i++) {
-        tokens += mt_dataset_sequence_tokens(sampler->dataset, sampler->validation, order[i]);
-        starts += mt_dataset_sequence_documents(sampler->dataset, sampler->validation, order[i]) + 1;
+        int r = mt_dataset_sequence_size(sampler->dataset, sampler->validation, sampler->batch[i],
+                                         &sizes[i].tokens, &sizes[i].num_documents, error);
+        if (r < 0)
+            return r;
+        tokens += sizes[i].tokens;
+        starts += sizes[i].num_documents + 1;
     }
     if (!mt_size_mul(count, sizeof(struct mt_sequence), &bytes) || !mt_size_mul(tokens, 2, &integers) ||
         !mt_size_add(integers, starts, &integers) || !mt_size_mul(integers, sizeof(int32_t), &integers) ||
         !mt_size_add(bytes, integers, &total) || !mt_size_add(total, sizeof(struct mt_batch), &total))
-        return NULL;
+        return no_memory(error);
     struct mt_batch *batch = calloc(1, total);
     if (!batch)
-        return NULL;
+        return no_memory(error);
     batch->num_sequences = count;
     batch->sequences = (struct mt_sequence *)(batch + 1);
-    return batch;
+    memcpy(batch->sequences, sizes, bytes);
+    int32_t *room = (int32_t *)(batch->sequences + count);
+    for (size_t i = 0; i < count; i++) {
+        struct mt_sequence *sequence = &batch->sequences[i];
+        sequence->ids = room;
+        sequence->labels = room + sequence->tokens;
+        sequence->document_starts = room + 2 * sequence->tokens;
+        room += 2 * sequence->tokens + sequence->num_documents + 1;
+    }
+    *result = batch;
+    return 0;
 }
 
-static void fill(const struct mt_sampler *sampler, const size_t *order, struct mt_batch *batch)
+static int fill(const struct mt_sampler *sampler, struct mt_batch *batch, struct mt_error *error)
 {
-    int32_t *room = (int32_t *)(batch->sequences + batch->num_sequences);
-    for (size_t i = 0; i < batch->num_sequences; i++) {
-        struct mt_sequence *sequence = &batch->sequences[i];
-        const size_t tokens = mt_dataset_sequence_tokens(sampler->dataset, sampler->validation, order[i]);
-        sequence->ids = room;
-        sequence->labels = room + tokens;
-        sequence->document_starts = room + 2 * tokens;
-        batch->target_tokens +=
-            mt_dataset_fill_sequence(sampler->dataset, sampler->validation, order[i], sequence);
-        batch->tokens += tokens;
-        room += 2 * tokens + sequence->num_documents + 1;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < batch->num_sequences; i++) {
+        size_t targets;
+        r = mt_dataset_fill_sequence(sampler->dataset, sampler->validation, sampler->batch[i],
+                                     &batch->sequences[i], &targets, error);
+        batch->target_tokens += targets;
+        batch->tokens += batch->sequences[i].tokens;
     }
+    return r;
 }
 
 int mt_sampler_next(struct mt_sampler *sampler, struct mt_batch **result, struct mt_error *error)
@@ -260,10 +278,16 @@ int mt_sampler_next(struct mt_sampler *sampler, struct mt_batch **result, struct
         sampler->position = 0;
     }
     const size_t count = mt_size_min(sampler->sequences_per_step, sampler->num_sequences - sampler->position);
-    struct mt_batch *batch = choose(sampler, count) < 0 ? NULL : allocate(sampler, sampler->batch, count);
-    if (!batch)
-        return no_memory(error);
-    fill(sampler, sampler->batch, batch);
+    struct mt_batch *batch = NULL;
+    int r = choose(sampler, count, error);
+    if (r == 0)
+        r = allocate(sampler, count, &batch, error);
+    if (r == 0)
+        r = fill(sampler, batch, error);
+    if (r < 0) {
+        mt_batch_free(batch);
+        return r;
+    }
     sampler->position += count;
     batch->epoch = (double)sampler->epoch + (double)sampler->position / (double)sampler->num_sequences;
     *result = batch;

@@ -3,27 +3,33 @@
 
 #include <stdint.h>
 
-void mt_dataset_count(struct mt_dataset *dataset)
+int mt_dataset_count(struct mt_dataset *dataset, struct mt_error *error)
 {
     struct mt_dataset_stats *stats = &dataset->stats;
-    const struct mt_samples *samples = &dataset->samples;
-    stats->samples = samples->count;
+    struct mt_samples_cursor cursor = {0};
+    int r = 0;
+    stats->samples = dataset->samples.count;
     stats->min_length = SIZE_MAX;
-    for (size_t i = 0; i < samples->count; i++) {
-        const struct mt_sample_range *range = &samples->ranges[i];
-        stats->tokens += range->tokens;
-        stats->target_tokens +=
-            mt_samples_count_learned(samples, range->first + 1, range->first + range->tokens);
-        if (range->tokens < stats->min_length)
-            stats->min_length = range->tokens;
-        if (range->tokens > stats->max_length)
-            stats->max_length = range->tokens;
-        stats->lengths[31 - __builtin_clz(range->tokens)]++;
+    for (size_t i = 0; i < stats->samples; i++) {
+        struct mt_sample_range range;
+        uint64_t targets;
+        r = mt_samples_next(&dataset->samples, &cursor, i, &range, &targets, error);
+        if (r < 0)
+            break;
+        stats->tokens += range.tokens;
+        stats->target_tokens += targets;
+        if (range.tokens < stats->min_length)
+            stats->min_length = range.tokens;
+        if (range.tokens > stats->max_length)
+            stats->max_length = range.tokens;
+        stats->lengths[31 - __builtin_clz(range.tokens)]++;
         stats->val_samples += mt_dataset_held_out(dataset, i);
     }
+    mt_samples_cursor_end(&cursor);
     stats->train_samples = stats->samples - stats->val_samples;
     stats->train_sequences = dataset->packs[0].num_packs;
     stats->val_sequences = dataset->packs[1].num_packs;
+    return r;
 }
 
 static json_t *dropped_json(const struct mt_dataset_stats *stats)

@@ -42,15 +42,18 @@ static int add_text(json_t *shown, const struct mt_tokenizer *tokenizer, const s
     return r;
 }
 
-static int add_sample(json_t *list, const struct mt_run *run, size_t i, size_t max_tokens,
-                      struct mt_error *error)
+static int add_sample(json_t *list, const struct mt_run *run, size_t i, size_t *left, struct mt_error *error)
 {
-    struct mt_sample sample = mt_dataset_sample(run->dataset, i);
-    sample.tokens = mt_size_min(sample.tokens, max_tokens);
+    mt_cleanup(mt_sample_free) struct mt_sample sample = {0};
+    int r = mt_dataset_sample(run->dataset, i, &sample, error);
+    if (r < 0)
+        return r;
+    sample.tokens = mt_size_min(sample.tokens, *left);
+    *left -= sample.tokens;
     json_t *ids = json_array(), *learned = json_array();
     for (size_t t = 0; t < sample.tokens; t++) {
         json_array_append_new(ids, json_integer(sample.ids[t]));
-        json_array_append_new(learned, json_integer(mt_dataset_learned(run->dataset, i, t)));
+        json_array_append_new(learned, json_integer(sample.learned[t]));
     }
     json_t *shown = json_pack("{s:I, s:b, s:o, s:o}", "row", (json_int_t)sample.row, "validation",
                               sample.validation, "ids", ids, "learned", learned);
@@ -71,10 +74,9 @@ static int describe(const struct mt_run *run, const struct mt_preview_options *o
         json_object_set_new(whole, "template", json_string(mt_chat_name(run->chat))) < 0)
         return no_memory(error);
     for (size_t i = 0; i < options->show && i < samples && left; i++) {
-        int r = add_sample(list, run, i, left, error);
+        int r = add_sample(list, run, i, &left, error);
         if (r < 0)
             return r;
-        left -= mt_size_min(left, mt_dataset_sample(run->dataset, i).tokens);
     }
     *document = json_incref(whole);
     return 0;

@@ -59,6 +59,28 @@ def data_that_outgrows_memory_is_kept_and_gives_the_same_run():
 
 
 @case
+def a_kept_file_that_is_cut_during_a_run_ends_it_with_a_reason_and_a_resume_gives_the_same_run():
+    with Folder() as folder:
+        document = tiny(write_large(folder / "large.jsonl"), steps=60)
+        document["dataset"].update(max_seq_len=64, packing=True)
+        folder.train(document, "whole", **cached(folder))
+        [name] = entries(folder)
+        for file in ("ids", "ranges"):
+            run = f"cut-{file}"
+            process = folder.start("train", folder.job(document), "--output-dir", run, "--quiet", **cached(folder))
+            until = time.monotonic() + 60
+            while process.poll() is None and len(rows(folder / run)) < 3 and time.monotonic() < until:
+                time.sleep(0.002)
+            with open(os.path.join(folder / "cache", name, file), "r+b") as kept:
+                kept.truncate(1000)
+            said = process.communicate(timeout=60)
+            equal(process.returncode, 74)
+            assert f"{name}/{file}" in str(said) and "changed by another program" in str(said), said
+            folder.run("train", folder.job(document), "--output-dir", run, "--quiet", "--resume", **cached(folder))
+            same_runs(folder / run, folder / "whole")
+
+
+@case
 def what_stands_in_the_place_of_a_kept_file_is_neither_waited_for_nor_believed():
     with Folder() as folder:
         document = tiny(write_large(folder / "large.jsonl"), steps=1)

@@ -11,6 +11,7 @@ struct fixture {
     struct mt_tokenizer *tokenizer;
     struct mt_chat *chat;
     struct mt_dataset *dataset;
+    struct mt_sample sample; /* the last one that was asked for */
 };
 
 static inline const char *write_file(void **state, const char *name, const char *text)
@@ -46,6 +47,7 @@ static inline int try_open(struct fixture *fixture, struct mt_dataset_options op
 
 static inline void free_fixture(struct fixture *fixture)
 {
+    mt_sample_free(&fixture->sample);
     mt_dataset_free(fixture->dataset);
     mt_chat_free(fixture->chat);
     mt_tokenizer_free(fixture->tokenizer);
@@ -71,22 +73,30 @@ static inline void assert_refused(struct mt_dataset_options options, const char 
     free_fixture(&fixture);
 }
 
+/* Sample i, until the next one is asked for. */
+static inline const struct mt_sample *sample_of(struct fixture *fixture, size_t i)
+{
+    struct mt_error error = {0};
+    mt_sample_free(&fixture->sample);
+    mt_assert_ok(mt_dataset_sample(fixture->dataset, i, &fixture->sample, &error), &error);
+    return &fixture->sample;
+}
+
 /* The text of sample i with special tokens written out; `learned_only` takes what is learned. To be freed. */
-static inline char *sample_text(const struct fixture *fixture, size_t i, bool learned_only)
+static inline char *sample_text(struct fixture *fixture, size_t i, bool learned_only)
 {
     struct mt_error error = {0};
     struct mt_text text = {0};
-    const struct mt_sample sample = mt_dataset_sample(fixture->dataset, i);
+    const struct mt_sample *sample = sample_of(fixture, i);
     mt_text_append(&text, "", 0);
-    for (size_t t = 0; t < sample.tokens; t++)
-        if (!learned_only || mt_dataset_learned(fixture->dataset, i, t))
-            mt_assert_ok(mt_tokenizer_decode(fixture->tokenizer, &sample.ids[t], 1, false, &text, &error),
+    for (size_t t = 0; t < sample->tokens; t++)
+        if (!learned_only || sample->learned[t])
+            mt_assert_ok(mt_tokenizer_decode(fixture->tokenizer, &sample->ids[t], 1, false, &text, &error),
                          &error);
     return text.data;
 }
 
-static inline void assert_sample(const struct fixture *fixture, size_t i, bool learned_only,
-                                 const char *expected)
+static inline void assert_sample(struct fixture *fixture, size_t i, bool learned_only, const char *expected)
 {
     char *text = sample_text(fixture, i, learned_only);
     assert_string_equal(text, expected);

@@ -17,7 +17,7 @@ static struct mt_dataset_options named(const char *dataset_dir, const char *name
     return options;
 }
 
-static void assert_begins(const struct fixture *fixture, size_t i, const char *text)
+static void assert_begins(struct fixture *fixture, size_t i, const char *text)
 {
     char *sample = sample_text(fixture, i, true);
     if (strncmp(sample, text, strlen(text)) != 0)
@@ -25,7 +25,7 @@ static void assert_begins(const struct fixture *fixture, size_t i, const char *t
     free(sample);
 }
 
-static void assert_ends(const struct fixture *fixture, size_t i, const char *text)
+static void assert_ends(struct fixture *fixture, size_t i, const char *text)
 {
     char *sample = sample_text(fixture, i, true);
     const size_t length = strlen(sample), expected = strlen(text);
@@ -34,7 +34,7 @@ static void assert_ends(const struct fixture *fixture, size_t i, const char *tex
     free(sample);
 }
 
-static size_t count_with(const struct fixture *fixture, const char *text)
+static size_t count_with(struct fixture *fixture, const char *text)
 {
     size_t count = 0;
     for (size_t i = 0; i < mt_dataset_num_samples(fixture->dataset); i++) {

@@ -26,7 +26,7 @@ static size_t prompt_tokens(void **state)
 {
     struct fixture fixture =
         open_dataset(usual_options(), write_answers(state, "one.jsonl", (size_t[]){1}, 1));
-    const size_t tokens = mt_dataset_sample(fixture.dataset, 0).tokens - 2;
+    const size_t tokens = sample_of(&fixture, 0)->tokens - 2;
     free_fixture(&fixture);
     return tokens;
 }
@@ -43,11 +43,11 @@ static void only_the_answer_and_its_end_token_are_learned(void **state)
     struct mt_dataset_options options = usual_options();
     options.train_on_prompt = true;
     fixture = open_dataset(options, mt_test_path(state, "a.jsonl"));
-    const struct mt_sample sample = mt_dataset_sample(fixture.dataset, 0);
-    for (size_t t = 1; t < sample.tokens; t++)
-        assert_true(mt_dataset_learned(fixture.dataset, 0, t));
-    assert_false(mt_dataset_learned(fixture.dataset, 0, 0));
-    assert_int_equal(stats_of(&fixture)->target_tokens, sample.tokens - 1);
+    const struct mt_sample *sample = sample_of(&fixture, 0);
+    for (size_t t = 1; t < sample->tokens; t++)
+        assert_true(sample->learned[t]);
+    assert_false(sample->learned[0]);
+    assert_int_equal(stats_of(&fixture)->target_tokens, sample->tokens - 1);
     free_fixture(&fixture);
 }
 
@@ -106,8 +106,8 @@ static void windows_learn_every_token_exactly_once(void **state)
         struct fixture fixture = open_dataset(options, path);
         char learned[256] = "";
         for (size_t i = 0; i < mt_dataset_num_samples(fixture.dataset); i++) {
-            assert_true(mt_dataset_sample(fixture.dataset, i).tokens <= limit);
-            assert_true(mt_dataset_sample(fixture.dataset, i).tokens >= 2);
+            assert_true(sample_of(&fixture, i)->tokens <= limit);
+            assert_true(sample_of(&fixture, i)->tokens >= 2);
             char *part = sample_text(&fixture, i, true);
             strcat(learned, part);
             free(part);
@@ -141,7 +141,7 @@ static void overlong_answers_are_truncated_dropped_or_refused(void **state)
     assert_int_equal(stats_of(&fixture)->truncated, 0);
     assert_int_equal(stats_of(&fixture)->dropped[MT_DROP_OVERLONG], 1);
     assert_int_equal(stats_of(&fixture)->dropped_rows[MT_DROP_OVERLONG][0], 1);
-    assert_int_equal(mt_dataset_sample(fixture.dataset, 1).row, 2);
+    assert_int_equal(sample_of(&fixture, 1)->row, 2);
     free_fixture(&fixture);
 
     options.overlong = MT_JOB_OVERLONG_ERROR;
@@ -253,7 +253,7 @@ static void the_validation_split_is_a_function_of_the_seed(void **state)
         assert_int_equal(stats_of(&fixture)->val_samples, 5);
         assert_int_equal(stats_of(&fixture)->train_samples, 95);
         for (size_t i = 0; i < 100; i++)
-            chosen[k][i] = mt_dataset_sample(fixture.dataset, i).validation ? 'v' : 't';
+            chosen[k][i] = sample_of(&fixture, i)->validation ? 'v' : 't';
         free_fixture(&fixture);
     }
     assert_string_equal(chosen[0], chosen[1]);
@@ -287,12 +287,11 @@ static void threads_change_nothing(void **state)
     assert_string_equal(mt_dataset_fingerprint(one.dataset), mt_dataset_fingerprint(four.dataset));
     assert_int_equal(mt_dataset_num_samples(one.dataset), mt_dataset_num_samples(four.dataset));
     for (size_t i = 0; i < mt_dataset_num_samples(one.dataset); i++) {
-        const struct mt_sample a = mt_dataset_sample(one.dataset, i), b = mt_dataset_sample(four.dataset, i);
-        assert_int_equal(a.tokens, b.tokens);
-        assert_memory_equal(a.ids, b.ids, a.tokens * sizeof *a.ids);
-        assert_int_equal(a.row, b.row);
-        for (size_t t = 0; t < a.tokens; t++)
-            assert_int_equal(mt_dataset_learned(one.dataset, i, t), mt_dataset_learned(four.dataset, i, t));
+        const struct mt_sample *a = sample_of(&one, i), *b = sample_of(&four, i);
+        assert_int_equal(a->tokens, b->tokens);
+        assert_memory_equal(a->ids, b->ids, a->tokens * sizeof *a->ids);
+        assert_memory_equal(a->learned, b->learned, a->tokens);
+        assert_int_equal(a->row, b->row);
     }
     free_fixture(&one);
     free_fixture(&four);

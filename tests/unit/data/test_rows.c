@@ -249,7 +249,7 @@ static void a_folder_is_read_in_order_and_what_is_not_data_is_passed_over(void *
     assert_sample(&fixture, 2, false, "<|begin|>three<|end|>");
     assert_int_equal(mt_dataset_stats(fixture.dataset)->files, 3);
     assert_int_equal(mt_dataset_stats(fixture.dataset)->skipped_files, 3);
-    assert_int_equal(mt_dataset_sample(fixture.dataset, 2).row, 2);
+    assert_int_equal(sample_of(&fixture, 2)->row, 2);
     free_fixture(&fixture);
 
     write_file(state, "more.zip", "PK");

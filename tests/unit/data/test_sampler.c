@@ -375,8 +375,10 @@ static void first_fit_takes_the_first_sequence_with_room(void **state)
     const uint32_t starts[] = {0, 3, 5, 6, 7}, members[] = {10, 12, 14, 11, 13, 15, 16};
     struct mt_packs packs = make_packs(order, lengths, 7, 10);
     assert_int_equal(packs.num_packs, 4);
-    assert_memory_equal(packs.starts, starts, sizeof starts);
-    assert_memory_equal(packs.members, members, sizeof members);
+    assert_int_equal(packs.arrays[0].bytes, sizeof starts);
+    assert_memory_equal(packs.arrays[0].memory, starts, sizeof starts);
+    assert_int_equal(packs.arrays[1].bytes, sizeof members);
+    assert_memory_equal(packs.arrays[1].memory, members, sizeof members);
     mt_packs_free(&packs);
     packs = make_packs(order, lengths, 7, 0);
     assert_int_equal(packs.num_packs, 7);
@@ -407,9 +409,18 @@ static void first_fit_by_tree_is_first_fit_by_search(void **state)
     }
     struct mt_packs packs = make_packs(order, lengths, COUNT, CAPACITY);
     assert_int_equal(packs.num_packs, num_bins);
-    for (uint32_t b = 0; b < num_bins; b++)
-        for (uint32_t k = packs.starts[b]; k < packs.starts[b + 1]; k++)
-            assert_int_equal(bins[packs.members[k]], b);
+    size_t packed = 0;
+    for (uint32_t b = 0; b < num_bins; b++) {
+        struct mt_error error = {0};
+        uint32_t *members;
+        size_t count;
+        mt_assert_ok(mt_packs_read(&packs, b, &members, &count, &error), &error);
+        for (size_t k = 0; k < count; k++)
+            assert_int_equal(bins[members[k]], b);
+        packed += count;
+        free(members);
+    }
+    assert_int_equal(packed, COUNT);
     mt_packs_free(&packs);
 }
 
@@ -427,14 +438,14 @@ static void validation_goes_through_its_split_in_order(void **state)
     assert_int_equal(draw(sampler, 3, rows), 10);
     for (int i = 0; i < 10; i++) {
         assert_true(i == 0 || rows[i] > rows[i - 1]);
-        assert_true(mt_dataset_sample(fixture.dataset, rows[i]).validation);
+        assert_true(sample_of(&fixture, rows[i])->validation);
     }
     mt_sampler_free(sampler);
     sampler = new_sampler(&fixture, 40);
     uint64_t train[40];
     draw(sampler, 1, train);
     for (int i = 0; i < 40; i++)
-        assert_false(mt_dataset_sample(fixture.dataset, train[i]).validation);
+        assert_false(sample_of(&fixture, train[i])->validation);
     mt_sampler_free(sampler);
     free_fixture(&fixture);
 

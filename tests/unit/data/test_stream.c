@@ -208,6 +208,63 @@ static void damaged_entries_are_made_anew(void **state)
     }
 }
 
+/* One epoch; its result. */
+static int go_through(const struct fixture *fixture, struct mt_error *error)
+{
+    const struct mt_sampler_options order = {.sequences_per_step = 7, .group_by_length = true};
+    struct mt_sampler *sampler;
+    struct mt_batch *batch;
+    mt_assert_ok(mt_sampler_new(fixture->dataset, &order, &sampler, error), error);
+    const size_t steps = mt_sampler_steps_per_epoch(sampler);
+    int r = 0;
+    for (size_t s = 0; r == 0 && s < steps; s++) {
+        r = mt_sampler_next(sampler, &batch, error);
+        if (r == 0)
+            mt_batch_free(batch);
+    }
+    mt_sampler_free(sampler);
+    return r;
+}
+
+static void write_into(const char *path, off_t offset, const void *bytes, size_t count)
+{
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, bytes, count, offset), (ssize_t)count);
+    close(fd);
+}
+
+/* Each file, cut, emptied and filled with zeros again, and written to in one place: nothing of that is
+ * trained on, and nothing ends the process. */
+static void cache_files_that_change_while_in_use_are_an_error(void **state)
+{
+    static const char *const names[] = {"ids", "learned", "ranges"};
+    const char *path = write_documents(state, "a.jsonl", 3000, '.');
+    struct mt_dataset_options options = cached_options(state);
+    options.packing = true;
+    options.max_seq_len = 128;
+    for (size_t i = 0; i < 3 * 3; i++) {
+        struct mt_error error = {0};
+        struct fixture fixture = open_dataset(options, path);
+        char entry[512], file[600];
+        assert_int_equal(count_entries(options.cache_dir, entry), 1);
+        snprintf(file, sizeof file, "%s/%s", entry, names[i / 3]);
+        struct stat status;
+        assert_int_equal(stat(file, &status), 0);
+        mt_assert_ok(go_through(&fixture, &error), &error);
+        if (i % 3 == 0)
+            assert_int_equal(truncate(file, status.st_size / 2), 0);
+        else if (i % 3 == 1)
+            assert_true(truncate(file, 0) == 0 && truncate(file, status.st_size) == 0);
+        else
+            write_into(file, status.st_size / 2, "\x5a", 1);
+        assert_int_equal(go_through(&fixture, &error), -ESTALE);
+        assert_int_equal(error.reason, MT_REASON_IO);
+        mt_assert_mentions(error.message, entry);
+        mt_assert_mentions(error.message, "was changed by another program while it was in use");
+        free_fixture(&fixture);
+    }
+}
+
 static void what_was_not_used_for_long_is_removed(void **state)
 {
     struct mt_error error = {0};
@@ -233,7 +290,7 @@ static void what_was_not_used_for_long_is_removed(void **state)
 }
 
 /* 96 MiB of text whose tokens take five times as much: read, kept and sampled with 48 MiB of memory of the
- * process's own (maps of files do not count). tests/bench has the 4 GiB one. */
+ * process's own. tests/bench has the 4 GiB one. */
 static void the_memory_for_a_data_set_is_bounded(void **state)
 {
     const char *path = mt_test_path(state, "a.jsonl");
@@ -532,6 +589,7 @@ int main(void)
         mt_test_in_folder(any_change_makes_the_samples_anew),
         mt_test_in_folder(a_file_that_changed_between_two_runs_is_read_again),
         mt_test_in_folder(damaged_entries_are_made_anew),
+        mt_test_in_folder(cache_files_that_change_while_in_use_are_an_error),
         mt_test_in_folder(what_was_not_used_for_long_is_removed),
         mt_test_in_folder(the_memory_for_a_data_set_is_bounded),
         mt_test_in_folder(a_computed_order_is_a_permutation_without_pattern),
