@@ -155,7 +155,7 @@ static int read_job(const struct command *command, struct mt_job **job)
     mt_autojson json_t *document = NULL;
     struct stat status;
     if (mt_is_ollama(from.file) || mt_gguf_is(from.file) || is_model_folder(from.file)) {
-        from.document = document = document_of_model("path", from.file);
+        document = document_of_model("path", from.file);
     } else if (stat(from.file, &status) != 0 || S_ISDIR(status.st_mode)) {
         const size_t bytes = strlen(from.file);
         if (strchr(from.file, '/') == NULL && bytes > 5 &&
@@ -163,8 +163,9 @@ static int read_job(const struct command *command, struct mt_job **job)
             mt_cli_complain("there is no file %s", from.file);
             return mt_reason_exit_code(MT_REASON_BAD_JOB);
         }
-        from.document = document = document_of_model("name", from.file);
+        document = document_of_model("name", from.file);
     }
+    from.document = document;
     return mt_job_file_parse(&from, MT_JOB_PLAN, "plan", job);
 }
 
