@@ -213,9 +213,14 @@ static int in_a_row(struct rank *rank)
     r = r ? r : c->all_reduce(rank->collective, rank->stream, rank->part, rank->part, COUNT, rank->dtype);
     r = r ? r : c->group_end();
     r = r ? r : api->copy_to_host(rank->stream, rank->host, rank->part, bytes_of(rank, COUNT));
+    r = r ? r
+          : api->copy_to_host(rank->stream, (char *)rank->host + bytes_of(rank, COUNT), rank->whole,
+                              bytes_of(rank, COUNT));
     r = r ? r : api->stream_synchronize(rank->stream, &rank->error);
-    for (size_t i = 0; i < COUNT && !r; i++)
-        rank->wrong = get(rank, i) == (float)rank->ranks * sum_of(rank, i) ? rank->wrong : "a row of calls";
+    for (size_t i = 0; i < COUNT && !r; i++) {
+        rank->wrong = get(rank, i) == (float)rank->ranks * sum_of(rank, i) ? rank->wrong : "a group";
+        rank->wrong = get(rank, COUNT + i) == sum_of(rank, i) ? rank->wrong : "a row of calls";
+    }
     return r;
 }
 
