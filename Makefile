@@ -111,6 +111,7 @@ $(BUILD)/obj/core/device/module.o: private folder_flags += $(module_interface)
 # --- the CUDA module: gpu/build.mk brings the rules, and adds to $(modules) -------------------------------------
 
 modules :=
+check_first :=
 ifneq ($(wildcard gpu/build.mk),)
 NVCC ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
 ifneq ($(NVCC),)
@@ -155,7 +156,7 @@ check: packages
 # TESTS='base queue' runs the tests whose names contain one of the words.
 run_options = $(if $(TESTS),--only '$(TESTS)') $(if $(SANITIZE),--sanitized)
 
-check-run: all tests
+check-run: all tests $(check_first)
 	@MT_BUILD='$(abspath $(BUILD))' tests/run.py $(run_options) $(unit_programs) $(cudasim_programs) \
 	    $(cudasim_again) $(sort $(wildcard tests/e2e/*.sh tests/e2e/*.py))
 

@@ -33,10 +33,19 @@ $(BUILD)/gpu-flags: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(gpu_compile)' | cmp -s - $@ || printf '%s\n' '$(gpu_compile)' >$@
 
+# What nvcc and the host's compiler said of a source is kept beside its object: a user's build goes on, `make check`
+# does not (gpu-warnings), and needs no build of its own for that.
 $(BUILD)/obj/gpu/%.o: gpu/%.cu $(BUILD)/gpu-flags
 	$(say) NVCC $<
 	@mkdir -p $(@D)
-	$(quiet)$(gpu_compile) -MD -MP -MF $(@:.o=.d) -MT $@ -c -o $@ $<
+	$(quiet)$(gpu_compile) -MD -MP -MF $(@:.o=.d) -MT $@ -c -o $@ $< 2>$(@:.o=.said); code=$$?; \
+	    cat $(@:.o=.said) >&2; exit $$code
+
+.PHONY: gpu-warnings
+check_first += $(if $(SANITIZE),,gpu-warnings)
+gpu-warnings: $(cuda_module)
+	@for said in $(gpu_objects:.o=.said); do [ ! -s $$said ] || { cat $$said; bad=1; }; done; \
+	    [ -z "$$bad" ] || { echo "*** gpu/ does not compile without warnings (above)"; exit 1; }
 
 $(BUILD)/obj/gpu/module.o: private gpu_compile += $(module_interface)
 

@@ -41,6 +41,7 @@ struct mt_cuda_products {
     cublasHandle_t blas;
     void *workspace;
     size_t workspace_bytes;
+    bool plain; /* without cuBLASLt */
     struct remembered remembered[REMEMBERED];
 };
 
@@ -70,6 +71,8 @@ struct mt_cuda_products *mt_cuda_products_open(struct mt_cuda_device *device, vo
     }
     products->workspace = workspace;
     products->workspace_bytes = device->blas_bytes;
+    const char *way = getenv("MEGATRAIN_CUDA_PRODUCTS");
+    products->plain = way && !strcmp(way, "plain");
     const bool failed =
         mt_cuda_check_blas(device, cublasLtCreate(&products->lt), "opening cuBLASLt") ||
         mt_cuda_check_blas(device, cublasCreate(&products->blas), "opening cuBLAS") ||
@@ -277,13 +280,14 @@ static cublasStatus_t try_one(struct mt_stream *stream, const struct mt_cuda_pro
 }
 
 /* What cuBLASLt has no algorithm for is tried without what rides on it; what it has none for even so (odd
- * strides, on some devices), cuBLAS computes. *alone: nothing rode. */
+ * strides, on some devices), cuBLAS computes, and all of it with MEGATRAIN_CUDA_PRODUCTS=plain, for tests and to
+ * look for faults. *alone: nothing rode. */
 static cublasStatus_t multiply(struct mt_stream *stream, const struct mt_cuda_product *p, bool *alone)
 {
     struct mt_cuda_products *products = stream->scratch->products;
     if (p->batch > 1)
         return multiply_batch(products, p);
-    cublasStatus_t status = try_one(stream, p);
+    cublasStatus_t status = products->plain ? CUBLAS_STATUS_NOT_SUPPORTED : try_one(stream, p);
     if (status != CUBLAS_STATUS_NOT_SUPPORTED)
         return status;
     struct mt_cuda_product bare = *p;
@@ -291,7 +295,7 @@ static cublasStatus_t multiply(struct mt_stream *stream, const struct mt_cuda_pr
     bare.bias = NULL;
     bare.a_sums = NULL;
     *alone = true;
-    if (p->bias || p->a_sums)
+    if (!products->plain && (p->bias || p->a_sums))
         status = try_one(stream, &bare);
     return status == CUBLAS_STATUS_NOT_SUPPORTED ? multiply_batch(products, &bare) : status;
 }

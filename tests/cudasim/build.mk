@@ -17,11 +17,12 @@ cudasim_races    := $(BUILD)/tests/cudasim/races
 # Tests that run once more with the module: their device is then cuda. make tsan has others, and each kernel with its
 # threads as threads.
 cudasim_on = $(if $(cudasim_gpu),$(patsubst %,$(1):%,$(filter $(patsubst %,$(BUILD)/tests/unit/%,$(2)),$(unit_programs))))
-cudasim_again := $(call cudasim_on,cudasim,device/test_agreement device/test_agreement_products device/test_attention device/test_collective \
-                     device/test_cross_entropy device/test_curves device/test_linear device/test_norms \
-                     device/test_rows plan/test_plan) \
+cudasim_again := $(call cudasim_on,cudasim,device/test_agreement device/test_agreement_products device/test_attention \
+                     device/test_collective device/test_cross_entropy device/test_curves device/test_linear device/test_norms \
+                     device/test_rows plan/test_plan stream/test_golden) \
                  $(call cudasim_on,cudasim-backward,device/test_agreement device/test_agreement_products)
-cudasim_tsan  := $(call cudasim_on,cudasim,device/test_agreement device/test_agreement_products device/test_collective stream/test_waits) \
+cudasim_tsan  := $(call cudasim_on,cudasim,device/test_agreement device/test_agreement_products device/test_collective \
+                     stream/test_waits) \
                  $(call cudasim_on,cudasim-racecheck,device/test_agreement device/test_agreement_products)
 
 cudasim_object    = $(patsubst %,$(BUILD)/obj/$(1)/%.o,$(basename $(2)))

@@ -1,8 +1,12 @@
 /* Launches: what is refused at the call, and the way into the queue. */
 #include "tests/cudasim/sim.h"
 
+#include <fcntl.h>
 #include <map>
+#include <set>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SHARED_BYTES_USUAL ((size_t)48 << 10)
 
@@ -113,6 +117,26 @@ static void run_kernel(cudaStream_t stream, void *arguments)
         sim_runner_run(sim_stream_runner(stream), &launch->kernel);
 }
 
+/* A kernel's first launch of the process. */
+static void write_down(const struct cudasim_kernel *kernel)
+{
+    static struct sim_lock lock;
+    static std::set<const void *> *seen;
+    const struct sim_unseen unseen;
+    sim_take(&lock);
+    if (!seen)
+        seen = new std::set<const void *>();
+    if (seen->insert(kernel->function).second) {
+        char line[512];
+        const int length = snprintf(line, sizeof line, "%s: %s\n", kernel->file, kernel->name);
+        const int file = open(sim_env()->launches, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        if (file < 0 || length >= (int)sizeof line || write(file, line, (size_t)length) != length)
+            sim_fatal("CUDASIM_LAUNCHES=%s cannot be written", sim_env()->launches);
+        close(file);
+    }
+    sim_give(&lock);
+}
+
 cudaError_t cudasim_enqueue_kernel(const struct cudasim_kernel *kernel, cudaStream_t stream)
 {
     int injected;
@@ -121,6 +145,8 @@ cudaError_t cudasim_enqueue_kernel(const struct cudasim_kernel *kernel, cudaStre
     const cudaError_t error = check(kernel);
     if (error)
         return sim_error(error);
+    if (sim_env()->launches)
+        write_down(kernel);
     struct launch launch;
     launch.kernel = *kernel;
     sim_move_bytes(launch.closure, kernel->closure, kernel->closure_bytes);

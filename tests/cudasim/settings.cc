@@ -95,6 +95,7 @@ static void read_settings(struct sim_settings *settings)
         settings->pageable = SIM_PAGEABLE_COPY;
     else if (pageable && strcmp(pageable, "refuse"))
         sim_fatal("CUDASIM_PAGEABLE=%s: refuse or copy", pageable);
+    settings->launches = getenv("CUDASIM_LAUNCHES");
     read_injected(getenv("CUDASIM_FAIL"));
 #if !defined(CUDASIM_TSAN)
     if (settings->racecheck)

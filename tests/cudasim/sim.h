@@ -82,6 +82,7 @@ struct sim_settings {
     uint32_t delay_microseconds; /* each operation starts after a pause of at most so long */
     size_t pinned_limit_bytes;
     enum sim_pageable pageable;
+    const char *launches;           /* the file that names kernels as they are launched first; NULL: none */
     bool racecheck;                 /* each CUDA thread is a thread to ThreadSanitizer */
     bool backward;                  /* blocks and threads are started last first */
     uint32_t progress_microseconds; /* calls of NCCL that need not wait are in progress for at most so long */

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Checks of the CUDA backend on a machine with a GPU: every operation against the CPU backend, golden cases, whole jobs,
 # the same bits twice, compute-sanitizer; then figures. Prints Markdown (docs/gpu-results.md keeps it) and ends within 8
-# minutes; exit 0 when every check passed.
+# minutes; exit 0 when every check passed. MT_CHECK_PARTS: only these (operations golden jobs sanitizers figures).
 #
 #   tests/gpu/check.sh               in a build tree (MT_BUILD: its build folder), or in the folder that --pack made
 #   tests/gpu/check.sh --pack DIR    gathers programs, libraries and cases in DIR, below 60 MiB, for a machine with driver
@@ -12,7 +12,13 @@ here=$(cd "$(dirname "$0")" && pwd)
 limit_seconds=${LIMIT_SECONDS:-470}
 slowness=${MT_CHECK_SLOWNESS:-1} # by how much a build with sanitizers takes longer: a factor of each check's limit
 start=$SECONDS
-unit=${MT_CHECK_UNITS-"test_agreement test_agreement_products test_attention test_cross_entropy test_curves test_linear test_norms test_rows"}
+# plain: products by cuBLAS alone, which otherwise gets those that cuBLASLt has no algorithm for.
+unit=${MT_CHECK_UNITS-"test_agreement test_agreement_products test_agreement_products:plain test_cuda test_attention test_cross_entropy
+                        test_curves test_linear test_norms test_rows"}
+# Under compute-sanitizer: these launch every kernel, in small (tests/e2e/cuda_check.sh sees to that).
+sanitized_units=${MT_CHECK_SANITIZED-"test_agreement_products:plain test_agreement test_agreement_products"}
+sanitized_seconds=${MT_CHECK_SANITIZED_SECONDS:-90} # of each tool, for all of them
+parts=${MT_CHECK_PARTS:-operations golden jobs sanitizers figures}
 
 pack() {
     local root build to=$1
@@ -20,14 +26,18 @@ pack() {
     build=${MT_BUILD:-$root/build}
     rm -rf "$to" && mkdir -p "$to/build/tests/unit/device" "$to/build/tests/unit/stream" "$to/build/tests/gpu" "$to/lib" \
         "$to/tests/golden" || exit 74
-    for name in $unit; do
-        [ ! -e "$build/tests/unit/device/$name" ] || cp "$build/tests/unit/device/$name" "$to/build/tests/unit/device/"
+    for name in $unit $sanitized_units; do
+        cp "$build/tests/unit/device/${name%:*}" "$to/build/tests/unit/device/" || exit 74
     done
     cp "$build/tests/unit/stream/test_golden" "$to/build/tests/unit/stream/" &&
         cp "$build/tests/gpu/figures" "$to/build/tests/gpu/" &&
         cp "$build/megatrain-worker" "$build/megatrain-cuda.so" "$to/build/" && cp "$here/check.sh" "$to/" || exit 74
-    for case in "$root"/tests/golden/{llama_*,gemma2,qwen3,bloom_post_residual,gpt2_hub}; do
-        [ ! -d "$case" ] || cp -r "$case" "$to/tests/golden/"
+    # One case of each family; the test itself knows them.
+    local families
+    families=$(cd "$root" && "$build/tests/unit/stream/test_golden" --families) && [ -n "$families" ] || exit 74
+    for case in $families; do
+        mkdir "$to/tests/golden/$case" &&
+            cp "$root/tests/golden/$case/"{config.json,model.safetensors,golden.safetensors} "$to/tests/golden/$case/" || exit 74
     done
     find "$to/build" -type f -exec strip {} + 2>/dev/null
     # The C library is the machine's own, as are those of CUDA.
@@ -36,7 +46,7 @@ pack() {
         cp -L "$library" "$to/lib/"
     done
     # What they need in turn is much (OpenBLAS, and all that curl draws in), and shrinks to a third.
-    tar -C "$to" -czf "$to/lib.tar.gz" lib && rm -rf "$to/lib" || exit 74
+    tar -C "$to" -czf "$to/lib.tar.gz" lib && rm -rf "${to:?}/lib" || exit 74
     local kib
     kib=$(du -sk "$to" | cut -f1)
     echo "$to: $((kib / 1024)) MiB; copy it to the machine and run check.sh in it"
@@ -115,12 +125,52 @@ same_bits_twice() {
             "$work/second/checkpoints/final/megatrain/optimizer.safetensors"
 }
 
-sanitized() {
-    compute-sanitizer --tool "$1" --error-exitcode 9 --target-processes all "${@:2}"
+# The command of a test that is named as in $unit.
+unit_command() {
+    command=("$build/tests/unit/device/${1%:*}")
+    [ "$1" = "${1%:plain}" ] || command=(env MEGATRAIN_CUDA_PRODUCTS=plain MT_TEST_CASE=products_agree "${command[@]}")
+}
+
+# sanitize TOOL TEST SECONDS: a line of the table. What the tests did not reach in the tool's time is named, and is no failure;
+# a report is one, but for races that racecheck sees in kernels of cuBLAS alone: only ours name a line of a source.
+# Calls that fail are the tests' own business: some are meant to.
+sanitize() {
+    local tool=$1 name=compute-sanitizer limit=$3 code began=$SECONDS cases done_cases missing result
+    local log=$work/sanitized
+    [ "$(left)" -gt $((limit + 60 * slowness)) ] || limit=$(($(left) - 60 * slowness)) # the figures' share
+    name="$name $tool, ${2#test_}"
+    [ "$limit" -gt 5 ] || { echo "| $name | not run: no time left | |"; failed=1; return; }
+    unit_command "$2"
+    CMOCKA_MESSAGE_OUTPUT=TAP timeout "$limit" compute-sanitizer --tool "$tool" --error-exitcode 9 --report-api-errors no \
+        --target-processes all "${command[@]}" >"$log" 2>&1
+    code=$?
+    cases=$(sed -n 's/^\(not \)*ok [0-9]* - //p' "$work/cases-$2" 2>/dev/null)
+    done_cases=$(sed -n 's/^ok [0-9]* - //p' "$log")
+    missing=$(comm -23 <(sort <<<"$cases") <(sort <<<"$done_cases") | paste -sd, | sed 's/,/, /g')
+    if grep -q '^not ok' "$log"; then
+        result="**FAILED**: a test failed"
+    elif grep -qE '^=+ .*\.(cu|h):[0-9]+' "$log" || { [ $code = 9 ] && [ "$tool" != racecheck ]; }; then
+        result="**FAILED**: see its report below"
+    elif [ $code = 124 ]; then
+        result="nothing reported in $limit s; left out: ${missing:-not known}"
+    elif [ $code = 9 ]; then
+        result="passed; what it reports is in kernels of cuBLAS alone"
+    elif [ $code != 0 ]; then
+        result="**FAILED** ($code)"
+    else
+        result="passed, $(grep -c . <<<"$done_cases") cases${missing:+; left out: $missing}"
+    fi
+    echo "| $name | $result | $((SECONDS - began)) s |"
+    case $result in
+    *FAILED* | *cuBLAS*)
+        { echo "### $name"; { grep -A 12 -m 3 -E '^=+ (Invalid|Error|Warning|Race|Uninit)' "$log"; tail -n 12 "$log"; } | sed 's/^/    /'; } >>"$work/failures"
+        ;;
+    esac
+    case $result in *FAILED*) failed=1 ;; esac
 }
 
 # timeout runs programs, not functions: bash runs them for it.
-export -f train losses follows_the_cpu same_bits_twice sanitized
+export -f train losses follows_the_cpu same_bits_twice
 export build work
 
 for _ in $(seq 300); do echo "The quick brown fox jumps over the lazy dog, and number $_ follows it."; done >"$work/text.txt"
@@ -133,31 +183,55 @@ echo
 echo
 echo "| check | result | time |"
 echo "|---|---|---|"
-for name in $unit; do
-    [ ! -x "$build/tests/unit/device/$name" ] || check "operations: ${name#test_}" 90 "$build/tests/unit/device/$name"
-done
-export MT_GOLDEN_CASE=${MT_GOLDEN_CASE-$([ -n "$tiny" ] && echo llama_gqa || echo)}
-check "golden cases, fp32 and bf16" 120 "$build/tests/unit/stream/test_golden"
-check "losses of 20 steps in bf16 follow the CPU's" 60 bash -c follows_the_cpu
-check "the same bits twice" 60 bash -c same_bits_twice
-if [ -z "$tiny" ]; then
-    PATH=$PATH:/usr/local/cuda/bin
-    if command -v compute-sanitizer >/dev/null; then
-        for tool in memcheck racecheck; do
-            check "compute-sanitizer $tool" 60 bash -c "sanitized $tool '$build/tests/gpu/figures' --tiny"
+export CMOCKA_MESSAGE_OUTPUT=TAP
+operations() {
+    for name in $unit; do
+        unit_command "$name"
+        check "operations: ${name#test_}" 90 "${command[@]}"
+        cp "$work/out" "$work/cases-$name"
+    done
+}
+
+golden() {
+    [ -z "$tiny" ] || export MT_GOLDEN_CASE=${MT_GOLDEN_CASE-llama_gqa}
+    local what=${MT_GOLDEN_CASE:+"golden cases $MT_GOLDEN_CASE*"}
+    MT_GOLDEN_FAMILIES=1 check "${what:-golden cases, one of each family}, fp32 and bf16" 120 "$build/tests/unit/stream/test_golden"
+}
+
+jobs() {
+    check "losses of 20 steps in bf16 follow the CPU's" 60 bash -c follows_the_cpu
+    check "the same bits twice" 60 bash -c same_bits_twice
+}
+
+sanitizers() {
+    [ -n "$tiny" ] || PATH=$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer
+    command -v compute-sanitizer >/dev/null || { echo "| compute-sanitizer | not on this machine | |"; return; }
+    local tool name units end left_units
+    read -ra units <<<"$sanitized_units"
+    for tool in memcheck racecheck; do
+        end=$((SECONDS + sanitized_seconds * slowness)) left_units=${#units[@]}
+        for name in "${units[@]}"; do # what one does not need the others may
+            sanitize $tool "$name" $(((end - SECONDS) / left_units))
+            left_units=$((left_units - 1))
         done
-    else
-        echo "| compute-sanitizer | not on this machine | |"
-    fi
-fi
-echo
-for part in bus operations steps; do
-    timeout "$(($(left) > 5 ? $(left) : 5))" "$build/tests/gpu/figures" $tiny --part $part >"$work/out" 2>"$work/errors"
-    code=$?
-    cat "$work/out"
-    [ $code = 0 ] || { failed=1; echo "**FAILED** ($code): $(tail -n 3 "$work/errors")"; }
+    done
+}
+
+figures() {
     echo
+    for part in bus operations steps; do
+        timeout "$(($(left) > 5 ? $(left) : 5))" "$build/tests/gpu/figures" $tiny --part $part >"$work/out" 2>"$work/errors"
+        code=$?
+        cat "$work/out"
+        [ $code = 0 ] || { failed=1; echo "**FAILED** ($code): $(tail -n 3 "$work/errors")"; }
+        echo
+    done
+}
+
+for part in $parts; do
+    "$part"
 done
+echo
 [ ! -s "$work/failures" ] || cat "$work/failures"
 echo "$((SECONDS - start)) s in all; $([ $failed = 0 ] && echo every check passed || echo there were failures)"
 exit $failed

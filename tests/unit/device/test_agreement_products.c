@@ -398,5 +398,6 @@ int main(void)
         cmocka_unit_test(attention_agrees),
         cmocka_unit_test(cross_entropy_agrees),
     };
+    cmocka_set_test_filter(getenv("MT_TEST_CASE")); /* NULL: all */
     return cmocka_run_group_tests(tests, open_both, close_both);
 }

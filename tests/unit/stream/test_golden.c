@@ -1,6 +1,10 @@
 /* The engine against what transformers and PyTorch computed in fp64 (tests/golden/README.md): loss, logits
  * (out of the cache too), every gradient, the parameters after three updates; every case on several settings
- * of the schedule, but for those that are refused by name. */
+ * of the schedule, but for those that are refused by name.
+ *
+ * MT_GOLDEN_CASE: only cases whose names begin so. MT_GOLDEN_FAMILIES=1: one case of each family, the first
+ * by name of those with its model_type; --families prints them. time limit: 300 s */
+#include "core/base/cleanup.h"
 #include "core/base/document.h"
 #include "core/stream/decoder.h"
 #include "tests/unit/stream/stream_support.h"
@@ -350,14 +354,57 @@ static int choose(const struct dirent *entry)
     return mt_path_exists(path);
 }
 
-/* Every case, on every setting; MT_GOLDEN_CASE: only cases whose names begin so. */
-int main(void)
+static char *model_type(const char *name)
+{
+    struct mt_error error = {0};
+    mt_autojson json_t *config = NULL;
+    char path[320];
+    snprintf(path, sizeof path, "tests/golden/%s/config.json", name);
+    if (mt_document_read(path, &config, NULL, &error))
+        return strdup(name);
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    return strdup(type ? type : name);
+}
+
+/* Keeps the first of each family; how many are left. */
+static int keep_families(struct dirent **entries, int count)
+{
+    char **types = calloc((size_t)count, sizeof *types);
+    int kept = 0;
+    for (int i = 0; i < count; i++) {
+        char *type = model_type(entries[i]->d_name);
+        bool seen = false;
+        for (int k = 0; k < kept; k++)
+            seen = seen || strcmp(types[k], type) == 0;
+        if (seen) {
+            free(type);
+            free(entries[i]);
+        } else {
+            types[kept] = type;
+            entries[kept++] = entries[i];
+        }
+    }
+    for (int k = 0; k < kept; k++)
+        free(types[k]);
+    free(types);
+    return kept;
+}
+
+/* Every case, on every setting. */
+int main(int argc, char **argv)
 {
     struct dirent **entries;
     const char *only = getenv("MT_GOLDEN_CASE");
-    const int num_cases = scandir("tests/golden", &entries, choose, alphasort);
+    const bool list = argc > 1 && strcmp(argv[1], "--families") == 0;
+    int num_cases = scandir("tests/golden", &entries, choose, alphasort);
     if (num_cases <= 0)
         return 1;
+    if (list || getenv("MT_GOLDEN_FAMILIES"))
+        num_cases = keep_families(entries, num_cases);
+    for (int i = 0; i < num_cases && list; i++)
+        puts(entries[i]->d_name);
+    if (list)
+        return 0;
     struct CMUnitTest *tests = calloc((size_t)num_cases * (NUM_SETTINGS + 1), sizeof *tests);
     struct golden_case *cases = calloc((size_t)num_cases * (NUM_SETTINGS + 1), sizeof *cases);
     char(*names)[320] = calloc((size_t)num_cases * (NUM_SETTINGS + 1), sizeof *names);

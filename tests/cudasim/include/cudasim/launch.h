@@ -13,7 +13,7 @@
  * `closure`. */
 struct cudasim_kernel {
     const void *function;
-    const char *name;
+    const char *name, *file; /* of the launch */
     dim3 grid, block;
     size_t shared_bytes;
     void (*run)(const void *closure);
@@ -34,8 +34,9 @@ template <class... P> struct cudasim_closure {
 };
 
 template <class... P, class... A>
-static inline cudaError_t cudasim_launch(void (*kernel)(P...), const char *name, dim3 grid, dim3 block,
-                                         size_t shared_bytes, cudaStream_t stream, A &&...arguments)
+static inline cudaError_t cudasim_launch(void (*kernel)(P...), const char *name, const char *file, dim3 grid,
+                                         dim3 block, size_t shared_bytes, cudaStream_t stream,
+                                         A &&...arguments)
 {
     static_assert(sizeof...(P) == sizeof...(A), "as many arguments as the kernel has parameters");
     static_assert((std::is_trivially_copyable_v<P> && ...), "kernel arguments are copied byte by byte");
@@ -44,6 +45,7 @@ static inline cudaError_t cudasim_launch(void (*kernel)(P...), const char *name,
                                            std::tuple<std::remove_cv_t<P>...>(static_cast<P>(arguments)...)};
     const struct cudasim_kernel launch = {reinterpret_cast<const void *>(kernel),
                                           name,
+                                          file,
                                           grid,
                                           block,
                                           shared_bytes,
@@ -59,7 +61,7 @@ extern "C" void *cudasim_static_shared(const char *site, size_t bytes, const cha
 extern "C" void *cudasim_dynamic_shared(void);
 
 #define MT_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                            \
-    ((void)cudasim_launch(kernel, #kernel, grid, block, shared_bytes, stream, ##__VA_ARGS__))
+    ((void)cudasim_launch(kernel, #kernel, __FILE__, grid, block, shared_bytes, stream, ##__VA_ARGS__))
 
 #define MT_SHARED(type, name, extent)                                                                        \
     static char name##_site;                                                                                 \
