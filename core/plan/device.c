@@ -1,6 +1,5 @@
 #include "core/plan/device.h"
 
-#include "core/base/size.h"
 #include "core/device/cuda_memory.h"
 #include "core/device/open.h"
 #include "core/plan/device_internal.h"
@@ -9,12 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-/* What the arenas of real devices round to. */
-#define ALIGNMENT 256u
-/* Device addresses start here; nothing lies there and nobody looks. */
-#define FIRST_ADDRESS ((uintptr_t)1 << 44)
 
 static struct mt_plan_device *of(struct mt_device *device)
 {
@@ -23,11 +16,6 @@ static struct mt_plan_device *of(struct mt_device *device)
 
 /* ---- what the device is ---- */
 
-static size_t usable(const struct mt_plan_device *device)
-{
-    return device->unlimited ? SIZE_MAX / 4 : device->machine.device_bytes - device->machine.reserved_bytes;
-}
-
 static void info(struct mt_device *base, struct mt_device_info *told)
 {
     struct mt_plan_device *device = of(base);
@@ -35,7 +23,7 @@ static void info(struct mt_device *base, struct mt_device_info *told)
         .name = "planned",
         .kernel_set = "none",
         .total_bytes = device->machine.device_bytes,
-        .free_bytes = usable(device) - mt_size_min(usable(device), device->device_blocks.bytes),
+        .free_bytes = mt_paper_memory_free(&device->memory),
         .host_memory = device->machine.host_memory,
         .supports_bf16 = true,
         .simulated = true,
@@ -52,92 +40,25 @@ static const char *last_error(struct mt_device *device)
 
 /* ---- memory ---- */
 
-static int remember(struct mt_plan_blocks *blocks, void *address, size_t bytes, struct mt_error *error)
+static int allocate(struct mt_device *base, size_t bytes, void **address, struct mt_error *error)
 {
-    if (blocks->count == blocks->capacity) {
-        const size_t capacity = blocks->capacity ? 2 * blocks->capacity : 64;
-        struct mt_plan_block *items = realloc(blocks->items, capacity * sizeof *items);
-        if (!items)
-            return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for a list of blocks");
-        blocks->items = items;
-        blocks->capacity = capacity;
-    }
-    blocks->items[blocks->count++] = (struct mt_plan_block){address, bytes};
-    blocks->bytes += bytes;
-    return 0;
-}
-
-/* The bytes of the block; 0 when there is none. The newest are looked at first. */
-static size_t forget(struct mt_plan_blocks *blocks, const void *address)
-{
-    for (size_t i = blocks->count; i-- > 0;) {
-        if (blocks->items[i].address != address)
-            continue;
-        const size_t bytes = blocks->items[i].bytes;
-        blocks->items[i] = blocks->items[--blocks->count];
-        blocks->bytes -= bytes;
-        return bytes;
-    }
-    return 0;
-}
-
-static int allocate(struct mt_device *base, size_t asked, void **address, struct mt_error *error)
-{
-    struct mt_plan_device *device = of(base);
-    size_t bytes;
-    *address = NULL;
-    const size_t left = usable(device) - mt_size_min(usable(device), device->device_blocks.bytes);
-    if (!mt_size_align(mt_size_max(asked, 1), ALIGNMENT, &bytes) ||
-        (!device->machine.host_memory && bytes > left)) {
-        char wanted[32], in_use[32], all[32];
-        return mt_error_set(
-            error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "device memory: %s were asked for, %s are in use of %s",
-            mt_size_format(asked, wanted, 32), mt_size_format(device->device_blocks.bytes, in_use, 32),
-            mt_size_format(usable(device), all, 32));
-    }
-    int r = remember(&device->device_blocks, device->next_address, bytes, error);
-    if (r)
-        return r;
-    *address = device->next_address;
-    device->next_address += bytes;
-    return 0;
+    return mt_paper_allocate(&of(base)->memory, bytes, address, error);
 }
 
 static void release(struct mt_device *base, void *address)
 {
-    forget(&of(base)->device_blocks, address);
+    mt_paper_release(&of(base)->memory, address);
 }
 
-/* Pages that are never written take no memory, and those of small blocks (labels, sums) may be. */
-static int host_allocate(struct mt_device *base, size_t asked, void **memory, bool *pinned,
+static int host_allocate(struct mt_device *base, size_t bytes, void **memory, bool *pinned,
                          struct mt_error *error)
 {
-    struct mt_plan_device *device = of(base);
-    const size_t bytes = mt_size_max(asked, 1);
-    *memory = NULL;
-    if (pinned)
-        *pinned = true;
-    void *address =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (address == MAP_FAILED) /* where the system commits to every page that could be written */
-        address = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (address == MAP_FAILED)
-        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
-                            "no address space for %zu bytes of host memory", bytes);
-    int r = remember(&device->host_blocks, address, bytes, error);
-    if (r) {
-        munmap(address, bytes);
-        return r;
-    }
-    *memory = address;
-    return 0;
+    return mt_paper_host_allocate(&of(base)->memory, bytes, memory, pinned, error);
 }
 
 static void host_release(struct mt_device *base, void *memory)
 {
-    const size_t bytes = memory ? forget(&of(base)->host_blocks, memory) : 0;
-    if (bytes)
-        munmap(memory, bytes);
+    mt_paper_host_release(&of(base)->memory, memory);
 }
 
 /* ---- time ---- */
@@ -323,10 +244,7 @@ static size_t attention_workspace_bytes(struct mt_device *base, const struct mt_
 static void close_device(struct mt_device *base)
 {
     struct mt_plan_device *device = of(base);
-    for (size_t i = 0; i < device->host_blocks.count; i++)
-        munmap(device->host_blocks.items[i].address, device->host_blocks.items[i].bytes);
-    free(device->host_blocks.items);
-    free(device->device_blocks.items);
+    mt_paper_memory_clear(&device->memory);
     free(device->updated);
     mt_device_close(device->like);
     free(device);
@@ -370,13 +288,17 @@ int mt_plan_device_open(const struct mt_plan_machine *machine, struct mt_device 
     mt_plan_operations(&device->api);
     device->base.api = &device->api;
     device->machine = *machine;
-    device->next_address = (char *)FIRST_ADDRESS; // NOLINT(performance-no-int-to-ptr): never looked at
+    mt_paper_memory_init(&device->memory, machine->device_bytes - machine->reserved_bytes,
+                         machine->host_memory);
     const bool cuda = strcmp(machine->kind, "cuda") == 0;
     int r = cuda ? 0 : mt_device_open("cpu", NULL, &device->like, error);
-    if (r == 0 &&
-        machine->scratch_bytes) { /* even if there is no room: then nothing else fits, and the plan says so */
-        r = remember(&device->device_blocks, device->next_address, machine->scratch_bytes, error);
-        device->next_address += machine->scratch_bytes;
+    if (r == 0 && machine->scratch_bytes) {
+        /* Even if there is no room: then nothing else fits, and the plan says so. */
+        const bool endless = device->memory.endless;
+        void *scratch;
+        device->memory.endless = true;
+        r = mt_paper_allocate(&device->memory, machine->scratch_bytes, &scratch, error);
+        device->memory.endless = endless;
     }
     if (r) {
         close_device(&device->base);
@@ -388,7 +310,7 @@ int mt_plan_device_open(const struct mt_plan_machine *machine, struct mt_device 
 
 void mt_plan_device_lift_limit(struct mt_device *device)
 {
-    of(device)->unlimited = true;
+    of(device)->memory.limit_bytes = SIZE_MAX / 4;
 }
 
 void mt_plan_device_account(const struct mt_device *base, struct mt_plan_account *account)
@@ -396,8 +318,8 @@ void mt_plan_device_account(const struct mt_device *base, struct mt_plan_account
     const struct mt_plan_device *device = (const struct mt_plan_device *)base;
     *account = (struct mt_plan_account){.now = device->host.at,
                                         .flops = device->flops,
-                                        .host_bytes = device->host_blocks.bytes,
-                                        .device_bytes = device->device_blocks.bytes};
+                                        .host_bytes = device->memory.host.bytes,
+                                        .device_bytes = device->memory.device.bytes};
     memcpy(account->path, device->host.path, sizeof account->path);
     memcpy(account->busy, device->busy, sizeof account->busy);
 }

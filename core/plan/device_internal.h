@@ -2,6 +2,7 @@
 #ifndef MT_PLAN_DEVICE_INTERNAL_H
 #define MT_PLAN_DEVICE_INTERNAL_H
 
+#include "core/device/paper.h"
 #include "core/plan/device.h"
 
 struct mt_plan_clock {
@@ -9,24 +10,12 @@ struct mt_plan_clock {
     double path[MT_NUM_STAGES];
 };
 
-struct mt_plan_block {
-    char *address;
-    size_t bytes;
-};
-
-struct mt_plan_blocks {
-    size_t count, capacity, bytes;
-    struct mt_plan_block *items;
-};
-
 struct mt_plan_device {
     struct mt_device base;
     struct mt_device_api api; /* what base points to */
     struct mt_plan_machine machine;
     struct mt_device *like; /* whose workspaces are asked for; NULL: those of the CUDA backend */
-    bool unlimited;
-    char *next_address;
-    struct mt_plan_blocks device_blocks, host_blocks;
+    struct mt_paper_memory memory;
 
     struct mt_plan_clock host, updates, cores; /* cores: where all share one processor */
     struct mt_plan_clock *updated;             /* [num_updated], by group */

@@ -1,6 +1,8 @@
 #include "core/stream/from_job.h"
 
 #include "core/base/size.h"
+#include "core/device/open.h"
+#include "core/device/paper.h"
 
 #include <string.h>
 
@@ -72,33 +74,68 @@ static int make_lowered(struct mt_store *store, struct mt_device *device, struct
     }
 }
 
+/* Whether an executor with these options leaves half of `available_bytes` of host memory alone. */
+static bool is_modest(const struct mt_executor *executor, struct mt_device *device, size_t available_bytes)
+{
+    struct mt_executor_memory memory;
+    struct mt_device_info info;
+    device->api->info(device, &info);
+    mt_executor_memory(executor, &memory);
+    return memory.host.total + (info.host_memory ? memory.device.total : 0) <= available_bytes / 2;
+}
+
+/* The largest of options->micro_batch_size, half of it rounded up and so on with which an executor can be
+ * made and is modest, or 1, with the executor. */
+static int make_smaller(struct mt_store *store, struct mt_device *device, struct mt_pool *pool,
+                        struct mt_executor_options *options, size_t available_bytes,
+                        struct mt_executor **executor, struct mt_error *error)
+{
+    const size_t interval = options->checkpoint_interval;
+    for (;; options->micro_batch_size = mt_size_ceil_div(options->micro_batch_size, 2)) {
+        struct mt_error failure = {0};
+        const bool least = options->micro_batch_size == 1;
+        options->checkpoint_interval = interval;
+        int r = make_lowered(store, device, pool, options, executor, &failure);
+        if (r < 0 && (least || failure.reason != MT_REASON_OUT_OF_MEMORY)) {
+            if (error)
+                *error = failure;
+            return r;
+        }
+        if (r == 0 && (least || is_modest(*executor, device, available_bytes)))
+            return 0;
+        if (r == 0)
+            mt_executor_free(*executor);
+        *executor = NULL;
+    }
+}
+
+/* The same on paper: no device is filled to be emptied again. What does not come out well there is left to
+ * the device itself. */
+static void settle_on_paper(struct mt_store *store, struct mt_device *device,
+                            struct mt_executor_options *options, size_t available_bytes)
+{
+    struct mt_device *paper;
+    struct mt_executor *executor;
+    struct mt_executor_options tried = *options;
+    if (mt_paper_device_open(device, &paper, NULL) < 0)
+        return;
+    if (make_smaller(store, paper, NULL, &tried, available_bytes, &executor, NULL) == 0) {
+        options->micro_batch_size = tried.micro_batch_size;
+        mt_executor_free(executor);
+    }
+    mt_device_close(paper);
+}
+
 int mt_executor_settle(struct mt_store *store, struct mt_device *device, struct mt_pool *pool,
                        struct mt_executor_options *options, size_t most, size_t available_bytes,
                        struct mt_executor **executor, struct mt_error *error)
 {
     struct mt_device_info info;
-    struct mt_error failure = {0};
-    const size_t interval = options->checkpoint_interval;
     if (options->micro_batch_size)
         return make_lowered(store, device, pool, options, executor, error);
     device->api->info(device, &info);
-    for (size_t size = most;; size = mt_size_ceil_div(size, 2)) {
-        options->micro_batch_size = size;
-        options->checkpoint_interval = interval;
-        int r = make_lowered(store, device, pool, options, executor, &failure);
-        if (r < 0 && (size == 1 || failure.reason != MT_REASON_OUT_OF_MEMORY)) {
-            if (error)
-                *error = failure;
-            return r;
-        }
-        if (r < 0)
-            continue;
-        struct mt_executor_memory memory;
-        mt_executor_memory(*executor, &memory);
-        const size_t host = memory.host.total + (info.host_memory ? memory.device.total : 0);
-        if (size == 1 || host <= available_bytes / 2)
-            return 0;
-        mt_executor_free(*executor);
-        *executor = NULL;
-    }
+    options->micro_batch_size = most;
+    if (!info.simulated)
+        settle_on_paper(store, device, options, available_bytes);
+    return make_smaller(store, device, pool, options, available_bytes, executor, error);
 }

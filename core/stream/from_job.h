@@ -17,7 +17,8 @@ struct mt_store_options mt_store_options_from_job(const struct mt_job *job,
 /* Makes the executor. Where the device has no room for options->checkpoint_interval layers together, that is
  * lowered (halved, until it fits) in *options: whoever calls says so. With options->micro_batch_size 0 it
  * takes the largest of `most`, half of it rounded up and so on that the device has room for and that leaves
- * half of `available_bytes` of host memory alone, and writes it there. */
+ * half of `available_bytes` of host memory alone, and writes it there; that is found out on paper
+ * (core/device/paper.h), so that the device's memory is taken once. */
 int mt_executor_settle(struct mt_store *store, struct mt_device *device, struct mt_pool *pool,
                        struct mt_executor_options *options, size_t most, size_t available_bytes,
                        struct mt_executor **executor, struct mt_error *error);

@@ -177,6 +177,71 @@ static void layers_that_do_not_fit_together_are_fewer(void **state)
     batch_free(batch);
 }
 
+/* A device's own table, but that blocks are counted. */
+static struct {
+    const struct mt_device_api *own;
+    struct mt_device_api api;
+    size_t blocks;
+} counted;
+
+static int count_block(struct mt_device *device, size_t bytes, void **address, struct mt_error *error)
+{
+    counted.blocks++;
+    return counted.own->allocate(device, bytes, address, error);
+}
+
+static void count_blocks(struct mt_device *device)
+{
+    counted.own = device->api;
+    counted.api = *device->api;
+    counted.api.allocate = count_block;
+    counted.blocks = 0;
+    device->api = &counted.api;
+}
+
+/* `auto`: sizes that do not fit are found out on paper, so the device makes the blocks of the one that does.
+ */
+static void a_size_is_settled_before_the_device_is_filled(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *device;
+        size_t limit, available, size;
+    } cases[] = {{"cpu-discrete", 64 << 20, SIZE_MAX, 8},
+                 {"cpu-discrete", 2300 << 10, SIZE_MAX, 4},
+                 {"cpu-discrete", 1200 << 10, SIZE_MAX, 2},
+                 {"cpu", 0, SIZE_MAX, 8},
+                 {"cpu", 0, 4500 << 10, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t blocks[2];
+        for (int given = 0; given < 2; given++) {
+            struct setting setting = usual_setting(8, 32);
+            struct mt_error error = {0};
+            struct bed bed;
+            setting.device = cases[i].device;
+            setting.device_options.memory_limit_bytes = cases[i].limit;
+            setting.executor.num_grad_slabs = 1;
+            setting.executor.recompute = MT_CHOICE_ON;
+            setting.executor.activation_offload = MT_CHOICE_ON;
+            open_depth(&bed, 12, &setting);
+            mt_executor_free(bed.executor);
+            bed.executor = NULL;
+            setting.executor.micro_batch_size = given ? cases[i].size : 0;
+            count_blocks(bed.device);
+            mt_assert_ok(mt_executor_settle(bed.store, bed.device, bed.pool, &setting.executor, 8,
+                                            cases[i].available, &bed.executor, &error),
+                         &error);
+            blocks[given] = counted.blocks;
+            assert_int_equal(setting.executor.micro_batch_size, cases[i].size);
+            mt_executor_free(bed.executor);
+            bed.executor = NULL;
+            bed.device->api = counted.own;
+            bed_close(&bed);
+        }
+        assert_int_equal(blocks[0], blocks[1]);
+    }
+}
+
 /* gemma4's layers read a vector each beside the stream: one copy of all of them serves every layer, and no
  * layer's kept input grows by them. */
 static void what_layers_read_beside_the_stream_is_there_once(void **state)
@@ -223,6 +288,7 @@ int main(void)
         cmocka_unit_test(activations_are_offloaded_when_they_do_not_fit),
         cmocka_unit_test(an_output_matrix_larger_than_the_device_is_streamed),
         cmocka_unit_test(layers_that_do_not_fit_together_are_fewer),
+        cmocka_unit_test(a_size_is_settled_before_the_device_is_filled),
         cmocka_unit_test(what_layers_read_beside_the_stream_is_there_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
