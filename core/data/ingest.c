@@ -230,12 +230,16 @@ static int ingest_rows(struct ingest *ingest, struct mt_error *error)
     for (;;) {
         const size_t rows = ingest->dataset->stats.rows + ingest->num_jobs;
         const bool seen_enough = ingest->options->max_rows && rows >= ingest->options->max_rows;
-        if (rows - ingest->first_row >= ingest->source->max_rows || seen_enough) {
-            ingest->dataset->stats.more_rows = rows - ingest->first_row < ingest->source->max_rows;
-            return ingest->num_jobs ? flush(ingest, error) : 0;
-        }
         if (!ingest->arena && !(ingest->arena = mt_arena_new()))
             return no_memory(error);
+        if (rows - ingest->first_row >= ingest->source->max_rows)
+            return flush(ingest, error);
+        if (seen_enough) { /* damage beyond what is looked at is of no interest */
+            struct mt_row beyond;
+            ingest->dataset->stats.more_rows =
+                mt_reader_take(ingest->reader, ingest->arena, &beyond, NULL) != 0;
+            return flush(ingest, error);
+        }
         struct job *job = &ingest->jobs[ingest->num_jobs];
         *job = (struct job){0};
         int r = mt_reader_take(ingest->reader, ingest->arena, &job->row, error);

@@ -15,6 +15,7 @@ from megatraind import Daemon, case, equal, run_cases, until  # noqa: E402
 from training import MEGATRAIN, WORKER, Folder, tiny, write_rows  # noqa: E402
 
 PINNED = {"samples", "dropped", "truncated", "tokens", "target_tokens", "lengths", "show"}
+BEGIN, END = 256, 257  # of the tokenizer `bytes`
 CHATML = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n{}<|im_end|>\n"
 ROWS = [{"instruction": f"Question {i}?", "output": f"The answer is {'x' * i}."} for i in range(1, 6)]
 
@@ -69,7 +70,41 @@ def the_number_of_samples_and_of_rows_is_bounded_as_asked():
     equal(len(look(job())["show"]), 3)
     equal(look(job(), "--show", "0")["show"], [])
     found = look(job(), "--rows", "2")
-    equal((found["samples"], found["complete"]), (2, False))
+    equal((found["samples"], found["rows"], found["complete"]), (2, 2, False))
+    equal([(sample["row"], learned(sample)) for sample in found["show"]],
+          [(i, ROWS[i]["output"] + "<|im_end|>") for i in range(2)])
+    equal(look(job(), "--rows", "5")["complete"], True)
+
+
+@case
+def what_is_cut_off_is_the_end_and_the_counts_are_those_of_the_samples():
+    whole = look(job(), "--show", "5")["show"]
+    limit = len(whole[2]["ids"])  # rows 3 and 4 are longer
+    found = look(job(max_seq_len=limit), "--show", "5")
+    equal((found["truncated"], found["samples"], found["dropped"]), (2, 5, []))
+    for sample, uncut in zip(found["show"], whole):
+        equal((sample["ids"], sample["learned"]), (uncut["ids"][:limit], uncut["learned"][:limit]))
+    equal(found["tokens"], sum(min(len(sample["ids"]), limit) for sample in whole))
+    equal(found["target_tokens"], sum(sum(sample["learned"][:limit]) for sample in whole))
+    buckets = {}
+    for sample in found["show"]:
+        floor = 1 << (len(sample["ids"]).bit_length() - 1)
+        buckets[floor] = buckets.get(floor, 0) + 1
+    equal(found["lengths"]["histogram"], [[floor, count] for floor, count in sorted(buckets.items())])
+    equal(found["lengths"]["mean"], found["tokens"] / 5)
+    found = look(job(max_seq_len=limit, overlong="drop"), "--show", "5")
+    equal(([sample["row"] for sample in found["show"]], found["dropped"][0]["rows"]), ([0, 1, 2], [3, 4]))
+    look(job(max_seq_len=limit, overlong="error"), code=65, says=["chat.jsonl: line 4", f"more than max_seq_len {limit}"])
+    # Windows of a document overlap in one token, so that each is a target once.
+    write_rows(folder / "long.jsonl", [{"text": "0123456789" * 3}])
+    windows = look(job("long.jsonl", max_seq_len=12), "--show", "9")["show"]
+    ids = [BEGIN] + [ord(c) for c in "0123456789" * 3] + [END]
+    equal([window["ids"] for window in windows], [ids[0:12], ids[11:23], ids[22:34]])
+    equal([window["learned"] for window in windows], [[0] + [1] * (len(window["ids"]) - 1) for window in windows])
+
+
+@case
+def what_is_asked_for_is_a_number():
     folder.run("data", folder.job(job()), "--show", "many", code=64, says=["--show takes a whole number"])
     folder.run("data", code=64, says=["name a job document"])
 

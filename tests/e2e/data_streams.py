@@ -132,6 +132,78 @@ def resume(run):
     return ["--resume"] if saved(run) or rows(run) else []
 
 
+def numbered(folder, name, lengths):
+    """Documents as long as nothing else is, so that a step of one sequence tells which one it was."""
+    write_rows(folder / name, [{"text": "x" * (length - 2)} for length in lengths])  # a begin and an end token beside it
+    return name
+
+
+def one_by_one(folder, document, run, epochs):
+    """Lengths of the sequences, epoch by epoch."""
+    document["training"] = {"batch_size": 1, "num_epochs": epochs, "learning_rate": 1e-9}
+    folder.train(document, run)
+    found = [row["tokens"] for row in rows(folder / run)]
+    size, rest = divmod(len(found), epochs)
+    equal(rest, 0)
+    return [found[epoch * size:(epoch + 1) * size] for epoch in range(epochs)]
+
+
+@case
+def each_epoch_has_every_row_once_in_an_order_of_its_own():
+    with Folder() as folder:
+        lengths = random.Random(5).sample(range(3, 64), 40)
+        document = tiny(numbered(folder, "d.jsonl", lengths))
+        document["dataset"]["max_seq_len"] = 64
+        first, second, third = one_by_one(folder, document, "run", 3)
+        for epoch in (first, second, third):
+            equal(sorted(epoch), sorted(lengths))
+            assert epoch != lengths and epoch != sorted(lengths)
+        assert first != second and second != third and first != third
+        equal(one_by_one(folder, document, "again", 1), [first])
+        other = tiny("d.jsonl")
+        other["dataset"]["max_seq_len"] = 64
+        other["training"] = {"batch_size": 1, "num_epochs": 1, "learning_rate": 1e-9, "seed": 7}
+        folder.train(other, "seed")
+        found = [row["tokens"] for row in rows(folder / "seed")]
+        equal(sorted(found), sorted(lengths))
+        assert found != first
+
+
+@case
+def rows_that_are_held_out_are_no_others_and_train_never():
+    with Folder() as folder:
+        lengths = random.Random(6).sample(range(3, 64), 40)
+        document = tiny(numbered(folder, "d.jsonl", lengths))
+        document["dataset"].update(max_seq_len=64, val_size=10)
+        first, second = one_by_one(folder, document, "run", 2)
+        equal((len(set(first)), sorted(first)), (30, sorted(second)))
+        assert set(first) < set(lengths)
+        shown = json.loads(folder.run("data", folder.job(document), "--show", "40", "--json"))["show"]
+        equal(sorted(len(sample["ids"]) for sample in shown if not sample["validation"]), sorted(first))
+
+
+@case
+def weights_say_how_many_rows_of_each_part_an_epoch_has():
+    with Folder() as folder:
+        numbers = random.Random(8).sample(range(3, 64), 30)
+        parts = [numbers[:6], numbers[6:26], numbers[26:]]
+        document = tiny("unused")
+        document["dataset"] = {"max_seq_len": 64, "packing": False, "val_size": 0, "mix": [
+            {"path": numbered(folder, f"{i}.jsonl", part), "weight": weight}
+            for i, (part, weight) in enumerate(zip(parts, (3, 5, 2)))]}
+        for epoch in one_by_one(folder, document, "run", 2):  # the second part lasts longest: 20 rows at 5 of 10
+            counts = [[epoch.count(length) for length in part] for part in parts]
+            equal([sum(part) for part in counts], [12, 20, 8])
+            equal(counts, [[2] * 6, [1] * 20, [2] * 4])
+        document["dataset"]["mix_strategy"] = "interleave_under"
+        first, second, third = one_by_one(folder, document, "under", 3)  # 6 rows at 3 of 10, but 4 at 2: both last 20
+        for epoch in (first, second, third):
+            equal([sum(epoch.count(length) for length in part) for part in parts], [6, 10, 4])
+        equal(sorted(length for length in first + second if length in parts[1]), sorted(parts[1]))  # it goes on
+        document["dataset"]["mix_strategy"] = "concat"
+        equal(sorted(one_by_one(folder, document, "concat", 1)[0]), sorted(numbers))
+
+
 @case
 def a_mixture_that_is_killed_anywhere_ends_with_the_undisturbed_bits():
     with Folder() as folder:
@@ -139,6 +211,7 @@ def a_mixture_that_is_killed_anywhere_ends_with_the_undisturbed_bits():
         folder.train(document, "whole")
         chooser = random.Random(7)
         job = folder.job(document)
+        stops = []
         for _ in range(6):
             process = folder.start("train", job, "--output-dir", "killed", "--quiet",
                                    *resume(folder / "killed"))
@@ -148,6 +221,8 @@ def a_mixture_that_is_killed_anywhere_ends_with_the_undisturbed_bits():
                 time.sleep(0.002)
             process.send_signal(signal.SIGKILL)
             process.communicate()
+            stops.append(len(rows(folder / "killed")))
+        assert sum(0 < stop < 40 for stop in stops) >= 3, stops  # else nothing was shown
         folder.run("train", job, "--output-dir", "killed", "--quiet",
                    *resume(folder / "killed"))
         same_runs(folder / "killed", folder / "whole")

@@ -131,6 +131,17 @@ static void *zstd_of(const void *data, size_t bytes, size_t *packed_bytes)
     return packed;
 }
 
+static void *zstd_with_checksum(const void *data, size_t bytes, size_t *packed_bytes)
+{
+    void *packed = malloc(ZSTD_compressBound(bytes));
+    ZSTD_CCtx *context = ZSTD_createCCtx();
+    ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);
+    *packed_bytes = ZSTD_compress2(context, packed, ZSTD_compressBound(bytes), data, bytes);
+    assert_false(ZSTD_isError(*packed_bytes));
+    ZSTD_freeCCtx(context);
+    return packed;
+}
+
 static void packed_files_hold_the_same_rows_as_plain_ones(void **state)
 {
     struct mt_error error = {0};
@@ -174,7 +185,18 @@ static void cut_or_spoilt_packed_files_are_refused(void **state)
     write_bytes(path, packed, packed_bytes);
     struct mt_error error = {0};
     char *rows = rows_of(path, &error); /* a frame without a checksum may unpack to something else */
+    if (!rows)
+        assert_int_equal(error.reason, MT_REASON_BAD_DATA);
     free(rows);
+    error = (struct mt_error){0};
+    for (size_t i = 1; i < 8; i++) { /* one with a checksum may not */
+        size_t checked_bytes;
+        unsigned char *checked = zstd_with_checksum(text, bytes, &checked_bytes);
+        checked[checked_bytes * i / 8] ^= 0x55;
+        write_bytes(path, checked, checked_bytes);
+        assert_damaged(path, "zstd data is damaged");
+        free(checked);
+    }
     write_bytes(path, "no zstd", 7);
     assert_damaged(path, "zstd data is damaged");
 
