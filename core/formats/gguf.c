@@ -26,6 +26,7 @@ struct mt_gguf {
     char *path;
     unsigned char *map;
     size_t bytes;
+    int fd;
     uint32_t version;
     size_t alignment;
     size_t num_values, num_tensors;
@@ -348,6 +349,8 @@ static int place_tensor(const struct mt_gguf *file, const struct cursor *data, s
                          "damaged",
                          file->path, tensor->name);
     tensor->data = data->data + offset;
+    tensor->fd = file->fd;
+    tensor->offset = (uint64_t)((const unsigned char *)tensor->data - file->map);
     return 0;
 }
 
@@ -499,6 +502,8 @@ static int map_file(struct mt_gguf *file, const char *path, struct mt_error *err
     if (map == MAP_FAILED)
         return mt_error_set_errno(error, MT_REASON_IO, "cannot map %s", path);
     file->map = map;
+    file->fd = fd;
+    fd = -1; /* closed with the file */
     return 0;
 }
 
@@ -512,6 +517,7 @@ int mt_gguf_open(const char *path, struct mt_gguf **result, struct mt_error *err
         return no_memory(error, path);
     }
     file->arena = arena;
+    file->fd = -1;
     file->path = mt_arena_strdup(arena, path);
     int r = file->path ? map_file(file, path, error) : no_memory(error, path);
     if (r == 0)
@@ -530,6 +536,8 @@ void mt_gguf_close(struct mt_gguf *file)
         return;
     if (file->map)
         munmap(file->map, file->bytes);
+    if (file->fd >= 0)
+        close(file->fd);
     mt_arena_free(file->arena); /* the file itself lies in it */
 }
 

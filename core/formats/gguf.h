@@ -3,7 +3,8 @@
  * them), descriptions of tensors, and after a gap up to the alignment the tensors' data.
  *
  * Everything that the file says is checked when it is opened; what is handed out always lies inside of the
- * mapping. A file must not be truncated while it is mapped (that raises SIGBUS). */
+ * mapping. A file must not be truncated while its mapping is looked at (that raises SIGBUS; mt_gguf_read_f32
+ * looks at none). */
 #ifndef MT_FORMATS_GGUF_H
 #define MT_FORMATS_GGUF_H
 
@@ -72,6 +73,8 @@ struct mt_gguf_tensor {
     size_t elements;
     size_t bytes;
     const void *data; /* aligned as the file says, 32 by default */
+    int fd;           /* of the file that holds it, */
+    uint64_t offset;  /* and where in it data is */
 };
 
 struct mt_gguf;
@@ -120,7 +123,9 @@ bool mt_gguf_type_is_read(uint32_t type);
 const char *mt_gguf_kind_name(enum mt_gguf_kind kind);
 
 /* Elements [first, first + count) as fp32, to the bit what the package `gguf` makes of them. -ENOTSUP for a
- * type that is not read, -ERANGE when the range leaves the tensor. Thread-safe. */
+ * type that is not read, -ERANGE when the range leaves the tensor, -ENODATA when the file has become shorter,
+ * other errors of pread. It is read straight into `out`, or through a small buffer: no page of the mapping
+ * comes into memory. Thread-safe. */
 int mt_gguf_read_f32(const struct mt_gguf_tensor *tensor, size_t first, size_t count, float *out);
 
 #endif

@@ -1,11 +1,16 @@
 /* The numeric types of GGUF tensors: names, block sizes, and which are read. */
 #include "core/formats/gguf_types.h"
 
+#include "core/base/file.h"
 #include "core/base/size.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define NUM_TYPES 41
+#define MAX_BLOCK_ELEMENTS 256
+#define MAX_BLOCK_BYTES 292
+#define BUFFER_BYTES ((size_t)1 << 16) /* stays in a core's cache */
 
 /* Types by number; those without a function are known by name and size alone, so that a file that has some
  * can be shown. */
@@ -62,13 +67,34 @@ bool mt_gguf_type_is_read(uint32_t type)
     return info && (info->dequantise || type == MT_GGUF_TYPE_F32);
 }
 
-/* Part of one block, through a block of its own. */
-static void read_part(const struct mt_gguf_type_info *info, const unsigned char *block, size_t first,
-                      size_t count, float *out)
+/* Part of the block at `at`, through a whole one. */
+static int read_part(const struct mt_gguf_type_info *info, int fd, off_t at, size_t first, size_t count,
+                     float *out)
 {
-    float whole[256];
+    unsigned char block[MAX_BLOCK_BYTES];
+    float whole[MAX_BLOCK_ELEMENTS];
+    int r = mt_fd_pread_all(fd, block, info->bytes, at);
+    if (r < 0)
+        return r;
     info->dequantise(block, 1, whole);
     memcpy(out, whole + first, count * sizeof *out);
+    return 0;
+}
+
+static int read_blocks(const struct mt_gguf_type_info *info, int fd, off_t at, size_t blocks, float *out)
+{
+    unsigned char buffer[BUFFER_BYTES];
+    while (blocks > 0) {
+        const size_t part = mt_size_min(sizeof buffer / info->bytes, blocks);
+        int r = mt_fd_pread_all(fd, buffer, part * info->bytes, at);
+        if (r < 0)
+            return r;
+        info->dequantise(buffer, part, out);
+        at += (off_t)(part * info->bytes);
+        out += part * info->elements;
+        blocks -= part;
+    }
+    return 0;
 }
 
 int mt_gguf_read_f32(const struct mt_gguf_tensor *tensor, size_t first, size_t count, float *out)
@@ -78,25 +104,23 @@ int mt_gguf_read_f32(const struct mt_gguf_tensor *tensor, size_t first, size_t c
         return -ENOTSUP;
     if (first > tensor->elements || count > tensor->elements - first)
         return -ERANGE;
-    if (!count)
-        return 0;
-    const unsigned char *data = (const unsigned char *)tensor->data + first / info->elements * info->bytes;
-    if (!info->dequantise) {
-        memcpy(out, data, count * sizeof *out);
-        return 0;
-    }
+    off_t at = (off_t)(tensor->offset + first / info->elements * info->bytes);
+    if (!info->dequantise)
+        return mt_fd_pread_all(tensor->fd, out, count * sizeof *out, at);
     const size_t begin = first % info->elements;
-    if (begin) {
+    if (begin && count) {
         const size_t part = mt_size_min(info->elements - begin, count);
-        read_part(info, data, begin, part, out);
-        data += info->bytes;
+        int r = read_part(info, tensor->fd, at, begin, part, out);
+        if (r < 0)
+            return r;
+        at += (off_t)info->bytes;
         out += part;
         count -= part;
     }
-    const size_t blocks = count / info->elements;
-    info->dequantise(data, blocks, out);
-    if (count % info->elements)
-        read_part(info, data + blocks * info->bytes, 0, count % info->elements,
-                  out + blocks * info->elements);
-    return 0;
+    const size_t blocks = count / info->elements, rest = count % info->elements;
+    int r = read_blocks(info, tensor->fd, at, blocks, out);
+    if (r < 0 || !rest)
+        return r;
+    return read_part(info, tensor->fd, at + (off_t)(blocks * info->bytes), 0, rest,
+                     out + blocks * info->elements);
 }

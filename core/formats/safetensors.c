@@ -19,11 +19,13 @@
 
 #define MAX_HEADER_BYTES ((size_t)100 << 20) /* bound of the reference implementation, rounded up */
 #define MAX_INDEX_BYTES ((size_t)256 << 20)
+#define BUFFER_BYTES ((size_t)1 << 16) /* stays in a core's cache */
 
 struct mapped_file {
     char *path;
     void *map;
     size_t bytes;
+    int fd;
     json_t *metadata; /* NULL when the file has none */
 };
 
@@ -252,10 +254,11 @@ static int parse_header(struct mt_safetensors *file, struct mapped_file *mapped,
             mapped->metadata = json_incref(entry);
             continue;
         }
-        struct mt_safetensors_tensor tensor = {.file = path};
+        struct mt_safetensors_tensor tensor = {.file = path, .fd = mapped->fd};
         r = parse_tensor(path, name, entry, data, data_bytes, &tensor, error);
         if (r < 0)
             return r;
+        tensor.offset = (uint64_t)((const char *)tensor.data - bytes);
         tensor.name = mt_arena_strdup(file->arena, name);
         if (!tensor.name)
             return no_memory(error, path);
@@ -296,6 +299,8 @@ static int map_file(struct mt_safetensors *file, const char *path, struct mt_err
     mapped->map = mmap(NULL, mapped->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (mapped->map == MAP_FAILED)
         return mt_error_set_errno(error, MT_REASON_IO, "cannot map %s", path);
+    mapped->fd = fd;
+    fd = -1; /* closed with the others */
     file->num_files++;
     return parse_header(file, mapped, error);
 }
@@ -515,6 +520,7 @@ void mt_safetensors_close(struct mt_safetensors *file)
         return;
     for (size_t i = 0; i < file->num_files; i++) {
         munmap(file->files[i].map, file->files[i].bytes);
+        close(file->files[i].fd);
         json_decref(file->files[i].metadata);
     }
     free(file->files);
@@ -560,37 +566,43 @@ const char *mt_safetensors_metadata(const struct mt_safetensors *file, const cha
     return NULL;
 }
 
-int mt_safetensors_read_f32(const struct mt_safetensors_tensor *tensor, size_t first, size_t count,
-                            float *out)
+/* `count` numbers of a type that is not F32. */
+static void convert(enum mt_dtype dtype, const unsigned char *data, size_t count, float *out)
 {
-    if (first > tensor->elements || count > tensor->elements - first)
-        return -ERANGE;
-    const char *data = (const char *)tensor->data + first * mt_dtype_bytes(tensor->dtype);
-    switch (tensor->dtype) {
-    case MT_F32:
-        if (count)
-            memcpy(out, data, count * sizeof *out);
-        return 0;
-    case MT_BF16:
-        mt_dequantise_bf16((const unsigned char *)data, count, out);
-        return 0;
-    case MT_F16:
-        mt_dequantise_f16((const unsigned char *)data, count, out);
-        return 0;
-    case MT_F64:
+    if (dtype == MT_BF16)
+        mt_dequantise_bf16(data, count, out);
+    else if (dtype == MT_F16)
+        mt_dequantise_f16(data, count, out);
+    else
         for (size_t i = 0; i < count; i++) {
             double value;
             memcpy(&value, data + 8 * i, sizeof value);
             out[i] = (float)value;
         }
-        return 0;
-    case MT_I8:
-    case MT_U8:
-    case MT_I16:
-    case MT_I32:
-    case MT_I64:
-    case MT_BOOL:
-        break;
+}
+
+int mt_safetensors_read_f32(const struct mt_safetensors_tensor *tensor, size_t first, size_t count,
+                            float *out)
+{
+    const enum mt_dtype dtype = tensor->dtype;
+    if (dtype != MT_F32 && dtype != MT_BF16 && dtype != MT_F16 && dtype != MT_F64)
+        return -EINVAL;
+    if (first > tensor->elements || count > tensor->elements - first)
+        return -ERANGE;
+    const size_t width = mt_dtype_bytes(dtype);
+    off_t at = (off_t)(tensor->offset + first * width);
+    if (dtype == MT_F32)
+        return mt_fd_pread_all(tensor->fd, out, count * width, at);
+    unsigned char buffer[BUFFER_BYTES];
+    while (count > 0) {
+        const size_t part = mt_size_min(sizeof buffer / width, count);
+        int r = mt_fd_pread_all(tensor->fd, buffer, part * width, at);
+        if (r < 0)
+            return r;
+        convert(dtype, buffer, part, out);
+        at += (off_t)(part * width);
+        out += part;
+        count -= part;
     }
-    return -EINVAL;
+    return 0;
 }

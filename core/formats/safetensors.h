@@ -3,8 +3,8 @@
  * (little-endian), a JSON header, and the tensors' bytes one after another without holes.
  *
  * Everything a header says is checked before it is used; what is handed out always lies inside the mapping. A
- * file must not be truncated while it is mapped (that raises SIGBUS): replace files by renaming, as
- * MegaTrain itself does. */
+ * file must not be truncated while its mapping is looked at (that raises SIGBUS; mt_safetensors_read_f32
+ * looks at none): replace files by renaming, as MegaTrain itself does. */
 #ifndef MT_FORMATS_SAFETENSORS_H
 #define MT_FORMATS_SAFETENSORS_H
 
@@ -30,7 +30,9 @@ struct mt_safetensors_tensor {
     size_t elements; /* product of shape; 0 when a dimension is 0 */
     size_t bytes;
     const void *data; /* row-major, little-endian; NOT aligned: use mt_safetensors_read_f32 or memcpy */
-    const char *file; /* path of the file that holds it */
+    const char *file; /* path of the file that holds it, */
+    int fd;           /* open for reading, */
+    uint64_t offset;  /* and where in it data is */
 };
 
 /* Opens `path`: a .safetensors file, an index (*.safetensors.index.json), or a folder with
@@ -50,7 +52,9 @@ const struct mt_safetensors_tensor *mt_safetensors_find(const struct mt_safetens
 const char *mt_safetensors_metadata(const struct mt_safetensors *file, const char *key);
 
 /* Elements [first, first + count) as fp32: F32 copied, F16 and BF16 exact, F64 rounded to nearest even.
- * -EINVAL for another dtype, -ERANGE when the range leaves the tensor. Thread-safe. */
+ * -EINVAL for another dtype, -ERANGE when the range leaves the tensor, -ENODATA when the file has become
+ * shorter, other errors of pread. It is read straight into `out`, or through a small buffer: no page of the
+ * mapping comes into memory. Thread-safe. */
 int mt_safetensors_read_f32(const struct mt_safetensors_tensor *tensor, size_t first, size_t count,
                             float *out);
 

@@ -124,8 +124,9 @@ static json_t *describe(const struct placed_tensor *tensor)
                      (json_int_t)(tensor->file_offset + tensor->bytes));
 }
 
-/* The header of a shard as text, its length rounded up to 8 by blanks so that the data is aligned; NULL when
- * out of memory or when a name is not UTF-8. Tensors are named in the order of their data. */
+/* The header of a shard as text, filled up with blanks so that the data begins at a multiple of 64, from
+ * where it is copied fastest; NULL when out of memory or when a name is not UTF-8. Tensors are named in the
+ * order of their data. */
 static char *make_header(const struct mt_safetensors_writer *writer, const struct shard *shard, size_t *bytes)
 {
     const struct placed_tensor *tensors = writer->tensors + shard->first;
@@ -141,8 +142,9 @@ static char *make_header(const struct mt_safetensors_writer *writer, const struc
     if (!text)
         return NULL;
     const size_t length = strlen(text);
-    if (!mt_size_align(length, 8, bytes))
+    if (!mt_size_align(8 + length, 64, bytes))
         return NULL;
+    *bytes -= 8; /* of the length before it */
     char *padded = malloc(*bytes);
     if (!padded)
         return NULL;

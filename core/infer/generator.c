@@ -94,9 +94,10 @@ int mt_generator_open(const struct mt_generator_options *options, struct mt_pool
     if (!opened)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to open '%s'",
                             options->folder);
+    struct mt_tensors *weights = NULL;
     int result = open_model(opened, options->folder, error);
     if (result == 0)
-        result = mt_store_check_files(opened->model, options->folder, error);
+        result = mt_store_open_files(opened->model, options->folder, &weights, error);
     if (result == 0) {
         struct mt_device_options device_options = {.pool = pool};
         result = mt_device_open(options->device ? options->device : "auto", &device_options, &opened->device,
@@ -108,11 +109,13 @@ int mt_generator_open(const struct mt_generator_options *options, struct mt_pool
         struct mt_store_options store_options = {
             .compute_dtype = strncmp(info.kind, "cuda", 4) == 0 ? MT_BF16 : MT_F32,
             .weights_only = true,
+            .pool = pool,
         };
         result = mt_store_new(opened->model, opened->device, &store_options, &opened->store, error);
     }
     if (result == 0)
-        result = mt_store_load_files(opened->store, options->folder, pool, error);
+        result = mt_store_load_opened(opened->store, weights, pool, error);
+    mt_tensors_close(weights);
     if (result == 0) {
         size_t context = opened->model->max_position_embeddings;
         opened->max_tokens = options->max_tokens > 0 ? mt_size_min(options->max_tokens, context) : context;

@@ -57,7 +57,8 @@ static void describe(const struct mt_gguf *file, const struct mt_gguf_tensor *fo
         .elements = found->elements,
         .bytes = found->bytes,
         .tensor = found,
-        .data = found->data,
+        .fd = found->fd,
+        .offset = found->offset,
         .read = read_gguf,
     };
     memcpy(tensor->shape, found->shape, sizeof found->shape);

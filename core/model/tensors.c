@@ -2,14 +2,14 @@
 #include "core/model/tensors.h"
 
 #include "core/base/arena.h"
+#include "core/base/cleanup.h"
+#include "core/base/file.h"
 #include "core/base/size.h"
 #include "core/model/family.h"
 #include "core/model/tensors_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 static int out_of_memory(struct mt_error *error)
 {
@@ -80,7 +80,8 @@ int mt_tensors_of_safetensors(const struct mt_safetensors *file, struct mt_tenso
             .elements = tensor->elements,
             .bytes = tensor->bytes,
             .tensor = tensor,
-            .data = tensor->data,
+            .fd = tensor->fd,
+            .offset = tensor->offset,
             .read = read_safetensors,
         };
         memcpy(tensors->items[i].shape, tensor->shape, sizeof tensor->shape);
@@ -167,45 +168,18 @@ int mt_tensor_read(const struct mt_tensor *tensor, size_t first, size_t count, f
     return tensor->read(tensor, first, count, out);
 }
 
-/* Advice on the pages that hold these elements. It is about speed and memory alone: where it is not taken (an
- * old kernel knows no MADV_POPULATE_READ) pages come one by one, and stay. */
-static void advise(const struct mt_tensor *tensor, size_t first, size_t count, int advice)
-{
-    if (!tensor->elements || first >= tensor->elements)
-        return;
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), data = (uintptr_t)tensor->data;
-    const double bytes = (double)tensor->bytes / (double)tensor->elements; /* a block type's are a fraction */
-    const uintptr_t begin = (data + (uintptr_t)((double)first * bytes)) & ~(page - 1);
-    const uintptr_t end = first + count >= tensor->elements
-                              ? data + tensor->bytes
-                              : data + (uintptr_t)((double)(first + count) * bytes);
-    madvise((void *)begin, end - begin, advice); /* NOLINT(performance-no-int-to-ptr) */
-}
-
-void mt_tensor_expect(const struct mt_tensor *tensor, size_t first, size_t count)
-{
-#ifdef MADV_POPULATE_READ
-    advise(tensor, first, count, MADV_POPULATE_READ);
-#else
-    advise(tensor, first, count, MADV_WILLNEED);
-#endif
-}
-
-void mt_tensor_forget(const struct mt_tensor *tensor, size_t first, size_t count)
-{
-    advise(tensor, first, count, MADV_DONTNEED);
-}
-
 bool mt_tensor_same(const struct mt_tensor *a, const struct mt_tensor *b)
 {
     if (strcmp(a->type, b->type) != 0 || a->bytes != b->bytes || a->heads != b->heads || a->shift != b->shift)
         return false;
-    const size_t step = (size_t)1 << 20;
-    bool same = true;
-    for (size_t first = 0; same && first < a->bytes; first += step)
-        same = memcmp((const char *)a->data + first, (const char *)b->data + first,
-                      mt_size_min(step, a->bytes - first)) == 0;
-    mt_tensor_forget(a, 0, a->elements);
-    mt_tensor_forget(b, 0, b->elements);
+    const size_t step = (size_t)1 << 17;
+    mt_autofree char *parts = malloc(2 * step);
+    bool same = parts != NULL;
+    for (size_t first = 0; same && first < a->bytes; first += step) {
+        const size_t bytes = mt_size_min(step, a->bytes - first);
+        same = mt_fd_pread_all(a->fd, parts, bytes, (off_t)(a->offset + first)) == 0 &&
+               mt_fd_pread_all(b->fd, parts + step, bytes, (off_t)(b->offset + first)) == 0 &&
+               memcmp(parts, parts + step, bytes) == 0;
+    }
     return same;
 }

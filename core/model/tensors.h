@@ -1,6 +1,6 @@
 /* The tensors of a model's files under the names that its family's checkpoints have, whatever format the
  * files have: safetensors as they are, GGUF with its names, orders and offsets undone. Values are read
- * through mappings: nothing but what is read is in memory, and reading is thread-safe. */
+ * where they shall stand: nothing of the files stays in memory, and reading is thread-safe. */
 #ifndef MT_MODEL_TENSORS_H
 #define MT_MODEL_TENSORS_H
 
@@ -23,7 +23,8 @@ struct mt_tensor {
 
     /* For the functions below alone. */
     const void *tensor;
-    const void *data; /* where its bytes are mapped */
+    int fd;          /* of the file that holds it, */
+    uint64_t offset; /* and where in it its bytes are */
     int (*read)(const struct mt_tensor *tensor, size_t first, size_t count, float *out);
     size_t heads; /* rows of so many heads are in GGUF's order; 0: as they are */
     float shift;  /* added to each value */
@@ -47,16 +48,10 @@ const struct mt_tensor *mt_tensors_at(const struct mt_tensors *tensors, size_t i
 const struct mt_tensor *mt_tensors_find(const struct mt_tensors *tensors, const char *name); /* or NULL */
 
 /* Elements [first, first + count) as fp32. -EINVAL or -ENOTSUP for a type that is not readable, -ERANGE when
- * the range leaves the tensor. */
+ * the range leaves the tensor, -ENODATA when the file has become shorter, other errors of pread. */
 int mt_tensor_read(const struct mt_tensor *tensor, size_t first, size_t count, float *out);
 
-/* Of a read that is about to happen, and of one that is over: the pages are brought in at once, and let go,
- * so that a file of any size takes no more memory than what is being read of it. They stay in the system's
- * cache. */
-void mt_tensor_expect(const struct mt_tensor *tensor, size_t first, size_t count);
-void mt_tensor_forget(const struct mt_tensor *tensor, size_t first, size_t count);
-
-/* Whether two tensors have the same bytes in their files. */
+/* Whether two tensors have the same bytes in their files; false, too, where these cannot be read. */
 bool mt_tensor_same(const struct mt_tensor *a, const struct mt_tensor *b);
 
 #endif

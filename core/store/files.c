@@ -10,10 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK ((size_t)1 << 18) /* elements moved at a time */
-#define SOME                                                                                                 \
-    ((size_t)1 << 15)           /* elements converted at a time: what passes between two caches stays in one \
-                                 */
+#define CHUNK ((size_t)1 << 18) /* elements saved at a time */
+#define SOME ((size_t)1 << 15)  /* elements loaded at a time: they are checked while a cache has them */
 #define PIECE ((size_t)1 << 22) /* elements that one thread loads: tables are shared between threads */
 
 /* --- loading ------------------------------------------------------------------------------------------- */
@@ -60,9 +58,16 @@ static int read_some(const struct load_item *item, size_t first, size_t count, f
                      struct mt_error *error)
 {
     int result = mt_tensor_read(item->tensor, first, count, values);
-    return result == 0 ? 0
-                       : mt_error_set(error, result, MT_REASON_BAD_MODEL, "cannot read '%s' from '%s'",
-                                      item->tensor->name, item->tensor->file);
+    if (result == 0)
+        return 0;
+    errno = -result;
+    return result == -ENODATA
+               ? mt_error_set(error, result, MT_REASON_BAD_MODEL,
+                              "'%s' became shorter while it was read: start again when nothing writes to it "
+                              "any more",
+                              item->tensor->file)
+               : mt_error_set_errno(error, MT_REASON_IO, "cannot read '%s' from '%s'", item->tensor->name,
+                                    item->tensor->file);
 }
 
 /* Masters that are plain are made where they stand; `values` is for all else. */
@@ -89,15 +94,10 @@ static void load_one(void *context, size_t task)
     struct mt_error error = {0};
     int result =
         values ? 0 : mt_error_set(&error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to load weights");
-    for (size_t first = item->first; result == 0 && first < item->end; first += CHUNK) {
-        const size_t count = mt_size_min(CHUNK, item->end - first);
-        mt_tensor_expect(item->tensor, first, count);
-        for (size_t k = 0; result == 0 && k < count; k += SOME)
-            result = load_some(load, item, first + k, mt_size_min(SOME, count - k), values, &error);
-        mt_tensor_forget(item->tensor, first, count);
-    }
+    for (size_t first = item->first; result == 0 && first < item->end; first += SOME)
+        result = load_some(load, item, first, mt_size_min(SOME, item->end - first), values, &error);
     if (result < 0) {
-        if (error.reason != MT_REASON_OUT_OF_MEMORY)
+        if (error.reason != MT_REASON_OUT_OF_MEMORY && error.reason != MT_REASON_IO)
             error.reason = MT_REASON_BAD_MODEL;
         pthread_mutex_lock(&load->lock);
         if (load->result == 0) {
@@ -156,8 +156,7 @@ static bool is_passed_over(const struct mt_model *model, const struct mt_tensors
     return is_tied_copy(model, file, tensor);
 }
 
-int mt_store_check_weights(const struct mt_model *model, const struct mt_tensors *file,
-                           struct mt_error *error)
+static int check_weights(const struct mt_model *model, const struct mt_tensors *file, struct mt_error *error)
 {
     for (size_t i = 0; i < model->num_parameters; i++) {
         const struct mt_parameter *parameter = &model->parameters[i];
@@ -176,13 +175,26 @@ int mt_store_check_weights(const struct mt_model *model, const struct mt_tensors
     return 0;
 }
 
+int mt_store_open_files(const struct mt_model *model, const char *path, struct mt_tensors **file,
+                        struct mt_error *error)
+{
+    struct mt_tensors *opened;
+    *file = NULL;
+    int result = mt_tensors_open(path, model, &opened, error);
+    if (result < 0)
+        return result;
+    result = check_weights(model, opened, error);
+    if (result < 0)
+        mt_tensors_close(opened);
+    else
+        *file = opened;
+    return result;
+}
+
 int mt_store_check_files(const struct mt_model *model, const char *path, struct mt_error *error)
 {
     struct mt_tensors *file;
-    int result = mt_tensors_open(path, model, &file, error);
-    if (result < 0)
-        return result;
-    result = mt_store_check_weights(model, file, error);
+    int result = mt_store_open_files(model, path, &file, error);
     mt_tensors_close(file);
     return result;
 }
@@ -191,10 +203,9 @@ int mt_store_load_files(struct mt_store *store, const char *path, struct mt_pool
                         struct mt_error *error)
 {
     struct mt_tensors *file;
-    int result = mt_tensors_open(path, mt_store_model(store), &file, error);
-    if (result < 0)
-        return result;
-    result = mt_store_load_weights(store, file, pool, error);
+    int result = mt_store_open_files(mt_store_model(store), path, &file, error);
+    if (result == 0)
+        result = mt_store_load_opened(store, file, pool, error);
     mt_tensors_close(file);
     return result;
 }
@@ -202,10 +213,14 @@ int mt_store_load_files(struct mt_store *store, const char *path, struct mt_pool
 int mt_store_load_weights(struct mt_store *store, const struct mt_tensors *file, struct mt_pool *pool,
                           struct mt_error *error)
 {
+    int result = check_weights(mt_store_model(store), file, error);
+    return result == 0 ? mt_store_load_opened(store, file, pool, error) : result;
+}
+
+int mt_store_load_opened(struct mt_store *store, const struct mt_tensors *file, struct mt_pool *pool,
+                         struct mt_error *error)
+{
     const struct mt_model *model = mt_store_model(store);
-    int result = mt_store_check_weights(model, file, error);
-    if (result < 0)
-        return result;
     mt_autofree struct load_item *items = calloc(model->num_parameters, sizeof *items);
     if (!items)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to load weights");

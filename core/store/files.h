@@ -10,13 +10,17 @@
 /* Files that are larger are split into shards with an index. */
 #define MT_STORE_SHARD_BYTES ((size_t)5000000000)
 
-/* Whether the files hold what the model needs, and nothing else, before any memory is taken for it: the
- * errors of mt_store_load_weights but for those of single values. */
-int mt_store_check_weights(const struct mt_model *model, const struct mt_tensors *file,
-                           struct mt_error *error);
+/* Opens what mt_tensors_open takes, a model's folder or a GGUF file, and finds out whether it holds what the
+ * model needs, and nothing else, before any memory is taken for it: config.json may make the model larger
+ * than its files, and than the machine. The errors of mt_store_load_weights but for those of single values.
+ */
+int mt_store_open_files(const struct mt_model *model, const char *path, struct mt_tensors **file,
+                        struct mt_error *error);
+/* Loads what mt_store_open_files has opened for the store's model. */
+int mt_store_load_opened(struct mt_store *store, const struct mt_tensors *file, struct mt_pool *pool,
+                         struct mt_error *error);
 
-/* The same of what mt_tensors_open takes, a model's folder or a GGUF file: config.json may make the model
- * larger than its files, and than the machine. */
+/* Opened, checked and closed again. */
 int mt_store_check_files(const struct mt_model *model, const char *path, struct mt_error *error);
 
 /* Sets every master from the tensor of its name. A missing tensor, another shape or a type that is not a

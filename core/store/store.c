@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ZERO_BYTES ((size_t)16 << 20) /* that one thread takes at a time: whole huge pages */
+
 struct mt_store {
     const struct mt_model *model;
     struct mt_device *device;
@@ -62,6 +64,31 @@ static void lay_out(struct mt_slab *slab, const struct mt_group *group,
         slab->gradient = slab->moment2 + group->train_count;
 }
 
+/* --- taking memory ------------------------------------------------------------------------------------- */
+
+struct zeroing {
+    unsigned char *block;
+    size_t bytes;
+};
+
+static void zero_piece(void *context, size_t task)
+{
+    const struct zeroing *zeroing = context;
+    const size_t begin = task * ZERO_BYTES;
+    memset(zeroing->block + begin, 0, mt_size_min(ZERO_BYTES, zeroing->bytes - begin));
+}
+
+/* Here, so that memory which is not there is missed now, not in the middle of a step. */
+static void zero(void *block, size_t bytes, struct mt_pool *pool)
+{
+    struct zeroing zeroing = {block, bytes};
+    const size_t pieces = mt_size_ceil_div(bytes, ZERO_BYTES);
+    if (pool && pieces > 1)
+        mt_pool_run(pool, pieces, zero_piece, &zeroing);
+    else
+        memset(block, 0, bytes);
+}
+
 int mt_store_new(const struct mt_model *model, struct mt_device *device,
                  const struct mt_store_options *options, struct mt_store **store_out, struct mt_error *error)
 {
@@ -98,7 +125,7 @@ int mt_store_new(const struct mt_model *model, struct mt_device *device,
         }
         store->pinned = store->pinned && pinned;
         if (!info.simulated)
-            memset(blocks[g], 0, bytes);
+            zero(blocks[g], bytes, options->pool);
         lay_out(&slabs[g], &model->groups[g], options, blocks[g]);
     }
     *store_out = store;
@@ -201,26 +228,53 @@ int mt_store_read(const struct mt_store *store, const struct mt_parameter *param
     return 0;
 }
 
-/* Whether a master is finite, and its high half too when that is what the device sees. */
-static bool is_usable(uint32_t bits, bool split)
+/* What makes the highest bit of a magnitude that is not finite: added to one whose exponent is full, it
+ * carries. The high half that the device sees when the master is split is rounded: there half of its last
+ * place more is too much. */
+#define MAGNITUDE 0x7fffffffu
+#define CARRY_PLAIN 0x00800000u
+#define CARRY_SPLIT 0x00808000u
+
+/* All magnitudes with the carry, or-ed: the highest bit tells of any that is not usable. */
+__attribute__((always_inline)) static inline uint32_t gather_bits(const float *values, size_t count,
+                                                                  uint32_t carry)
 {
-    return ((bits + (split ? 0x8000u : 0u)) & 0x7f800000u) != 0x7f800000u &&
-           (bits & 0x7f800000u) != 0x7f800000u;
+    uint32_t bits, all = 0;
+    for (size_t i = 0; i < count; i++) {
+        memcpy(&bits, &values[i], sizeof bits);
+        all |= (bits & MAGNITUDE) + carry;
+    }
+    return all;
 }
+
+#if defined(__x86_64__) && !defined(__AVX2__)
+__attribute__((target("avx2"))) static uint32_t gather_avx2(const float *values, size_t count, uint32_t carry)
+{
+    return gather_bits(values, count, carry);
+}
+
+static uint32_t gather(const float *values, size_t count, uint32_t carry)
+{
+    return __builtin_cpu_supports("avx2") ? gather_avx2(values, count, carry)
+                                          : gather_bits(values, count, carry);
+}
+#else
+static uint32_t gather(const float *values, size_t count, uint32_t carry)
+{
+    return gather_bits(values, count, carry);
+}
+#endif
 
 /* All of them at a time first: the loop that finds the culprit is for the rare case. */
 static int check_master(const struct mt_store *store, const struct mt_parameter *parameter, size_t first,
                         size_t count, const float *values, struct mt_error *error)
 {
-    const bool split = store->options.compute_dtype == MT_BF16;
-    uint32_t bits, bad = 0;
-    for (size_t i = 0; i < count; i++) {
-        memcpy(&bits, &values[i], sizeof bits);
-        bad |= !is_usable(bits, split);
-    }
+    const uint32_t carry = store->options.compute_dtype == MT_BF16 ? CARRY_SPLIT : CARRY_PLAIN;
+    const bool bad = gather(values, count, carry) >> 31;
     for (size_t i = 0; bad && i < count; i++) {
+        uint32_t bits;
         memcpy(&bits, &values[i], sizeof bits);
-        if (!is_usable(bits, split))
+        if (((bits & MAGNITUDE) + carry) >> 31)
             return mt_error_set(error, -ERANGE, MT_REASON_BAD_MODEL,
                                 "%s: value %zu is %g, which is not a usable weight", parameter->name,
                                 first + i, (double)values[i]);

@@ -22,8 +22,9 @@ struct mt_store;
 struct mt_store_options {
     enum mt_dtype compute_dtype; /* MT_F32: plain master; MT_BF16: split master */
     bool weights_only;           /* no moments, no gradients: evaluation, generation, export */
-    bool no_gradients; /* moments but no gradients: updates in the backward pass consume them from the
-                          executor's slabs */
+    bool no_gradients;    /* moments but no gradients: updates in the backward pass consume them from the
+                             executor's slabs */
+    struct mt_pool *pool; /* whose threads take a new store's memory; NULL: the caller's does */
 };
 
 enum mt_store_part {

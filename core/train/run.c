@@ -58,6 +58,13 @@ int mt_run_open_model(struct mt_run *run, struct mt_error *error)
     return result;
 }
 
+int mt_run_check_weights(struct mt_run *run, struct mt_error *error)
+{
+    return run->weights || !run->job->model.path
+               ? 0
+               : mt_store_open_files(run->model, run->job->model.path, &run->weights, error);
+}
+
 /* --- data ---------------------------------------------------------------------------------------------- */
 
 static enum mt_schedule_kind schedule_of(enum mt_job_lr_scheduler scheduler)
@@ -138,7 +145,8 @@ int mt_run_open_engine(struct mt_run *run, bool *settled, struct mt_error *error
         return result;
     run->device->api->info(run->device, &run->device_info);
     struct mt_executor_options options = mt_executor_options_from_job(job);
-    const struct mt_store_options store_options = mt_store_options_from_job(job, &options, &run->device_info);
+    struct mt_store_options store_options = mt_store_options_from_job(job, &options, &run->device_info);
+    store_options.pool = run->pool;
     result = mt_store_new(run->model, run->device, &store_options, &run->store, error);
     if (result < 0)
         return result;
@@ -153,7 +161,12 @@ int mt_run_init_weights(struct mt_run *run, struct mt_error *error)
 {
     if (!run->job->model.path)
         return mt_store_init(run->store, run->job->training.seed, run->pool, error);
-    return mt_store_load_files(run->store, run->job->model.path, run->pool, error);
+    int result = mt_run_check_weights(run, error);
+    if (result == 0)
+        result = mt_store_load_opened(run->store, run->weights, run->pool, error);
+    mt_tensors_close(run->weights);
+    run->weights = NULL;
+    return result;
 }
 
 void mt_run_close(struct mt_run *run)
@@ -168,6 +181,7 @@ void mt_run_close(struct mt_run *run)
     mt_dataset_free(run->dataset);
     mt_chat_free(run->chat);
     mt_tokenizer_free(run->tokenizer);
+    mt_tensors_close(run->weights);
     if (run->model)
         mt_model_free(run->model);
     *run = (struct mt_run){.job = run->job,

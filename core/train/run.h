@@ -28,6 +28,7 @@ struct mt_run {
     void (*note)(void *context, const char *sentence);
     void *note_context;
     struct mt_model *model;
+    struct mt_tensors *weights; /* of the model's folder, checked; NULL before and after they are needed */
     struct mt_tokenizer *tokenizer;
     struct mt_chat *chat;
     struct mt_dataset *dataset;
@@ -47,6 +48,9 @@ struct mt_run {
 const char *mt_run_template_folder(const struct mt_job *job);
 /* Model and tokenizer: what config.json or the job's keys say, checked against one another. */
 int mt_run_open_model(struct mt_run *run, struct mt_error *error);
+/* Whether the model's folder holds the model, before the data is read and memory taken: its files stay open
+ * for mt_run_init_weights. */
+int mt_run_check_weights(struct mt_run *run, struct mt_error *error);
 /* The data, tokenised; max_steps and the schedule follow from it. `should_stop` as in struct
  * mt_dataset_options. */
 int mt_run_open_data(struct mt_run *run, bool (*should_stop)(void *context), void *context,

@@ -111,15 +111,12 @@ static void describe_data(struct trainer *trainer)
 
 /* Before the data is read and memory taken. A run that has checkpoints needs the model's own weights no more.
  */
-static int check_weights(const struct trainer *trainer, struct mt_error *error)
+static int check_weights(struct trainer *trainer, struct mt_error *error)
 {
-    const char *folder = trainer->run.job->model.path;
     struct mt_checkpoint_list list = {0};
-    if (!folder)
-        return 0;
     int result = mt_checkpoint_list_read(trainer->checkpoints, &list, error);
     if (result == 0 && list.count == 0)
-        result = mt_store_check_files(trainer->run.model, folder, error);
+        result = mt_run_check_weights(&trainer->run, error);
     mt_checkpoint_list_free(&list);
     return result;
 }

@@ -17,8 +17,8 @@ static int check_model(struct mt_job *job, struct mt_error *error)
 {
     struct mt_run run = {.job = job};
     int result = mt_run_open_model(&run, error);
-    if (result == 0 && job->model.path)
-        result = mt_store_check_files(run.model, job->model.path, error);
+    if (result == 0)
+        result = mt_run_check_weights(&run, error);
     mt_run_close(&run);
     return result;
 }

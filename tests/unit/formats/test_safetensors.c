@@ -81,12 +81,13 @@ static void the_bytes_written_are_those_of_the_format(void **state)
     mt_assert_ok(mt_safetensors_writer_finish(writer, &error), &error);
     mt_safetensors_writer_free(writer);
 
-    /* Widest element first, though "half" was written first; the header is padded with blanks to 8 bytes. */
+    /* Widest element first, though "half" was written first; and the header is padded with blanks so
+     * that the data begins at a multiple of 64. */
     static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"},"
                                  "\"full\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]},"
                                  "\"half\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[8,14]}}";
     static const unsigned char data[] = {0, 0, 0x40, 0x40, 0, 0, 0x80, 0x40, 0x80, 0x3f, 0, 0xc0, 0, 0x3f};
-    const size_t header_bytes = (sizeof header - 1 + 7) / 8 * 8;
+    const size_t header_bytes = (8 + sizeof header - 1 + 63) / 64 * 64 - 8;
     size_t bytes;
     char *text = read_text(mt_test_path(state, "model.safetensors"), &bytes);
     assert_int_equal(bytes, 8 + header_bytes + sizeof data);
@@ -443,6 +444,24 @@ static void a_file_cut_anywhere_is_refused(void **state)
     free(text);
 }
 
+static void a_file_that_becomes_shorter_is_an_error_not_a_signal(void **state)
+{
+    const char *path =
+        write_file(state, "whole.safetensors",
+                   "{" TENSOR("x", "F32", "3", "0,12") "," TENSOR("y", "BF16", "4", "12,20") "}", 0, 20);
+    struct mt_safetensors *opened;
+    struct mt_error error = {0};
+    size_t bytes;
+    float values[4];
+    mt_assert_ok(mt_safetensors_open(path, &opened, &error), &error);
+    free(read_text(path, &bytes));
+    assert_int_equal(truncate(path, (off_t)bytes - 9), 0);
+    assert_int_equal(mt_safetensors_read_f32(mt_safetensors_find(opened, "x"), 0, 2, values), 0);
+    assert_int_equal(mt_safetensors_read_f32(mt_safetensors_find(opened, "x"), 0, 3, values), -ENODATA);
+    assert_int_equal(mt_safetensors_read_f32(mt_safetensors_find(opened, "y"), 0, 4, values), -ENODATA);
+    mt_safetensors_close(opened);
+}
+
 static void what_is_no_file_is_refused_at_once(void **state)
 {
     const char *path = mt_test_path(state, "fifo.safetensors");
@@ -571,6 +590,7 @@ int main(void)
         mt_test_in_folder(ranges_outside_the_file_are_refused),
         mt_test_in_folder(overlapping_ranges_and_holes_are_refused),
         mt_test_in_folder(a_file_cut_anywhere_is_refused),
+        mt_test_in_folder(a_file_that_becomes_shorter_is_an_error_not_a_signal),
         mt_test_in_folder(what_is_no_file_is_refused_at_once),
         mt_test_in_folder(no_changed_byte_leads_outside_of_the_file),
         mt_test_in_folder(a_stale_index_is_refused),
