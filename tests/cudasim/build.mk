@@ -83,10 +83,34 @@ $(cudasim_races): $(call cudasim_object,cudasim-tsan,tests/cudasim/races/races.c
 	@mkdir -p $(@D)
 	$(quiet)$(CXX) -pthread -fsanitize=thread $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(cudasim_libraries)
 
+# The executor under ThreadSanitizer, in every make check: what has its threads and its buffers is compiled so, with the
+# module; the rest comes from the archive as it is. make tsan compiles all so, and runs more.
+executor_sources := $(sort $(wildcard core/stream/*.c core/store/*.c core/optim/*.c) core/base/pool.c) \
+                    tests/unit/stream/test_waits.c tests/unit/stream/stream_support.c
+executor_objects := $(patsubst %.c,$(BUILD)/obj/tsan/%.o,$(executor_sources))
+executor_module  := $(BUILD)/tests/cudasim/megatrain-cudasim-tsan.so
+executor_races   := $(BUILD)/tests/cudasim/executor_races
+
+$(executor_objects): $(BUILD)/obj/tsan/%.o: %.c $(BUILD)/flags
+	$(say) CC $<
+	@mkdir -p $(@D)
+	$(quiet)$(CC) $(COMPILE) $(folder_flags) -U_FORTIFY_SOURCE -fsanitize=thread -fno-omit-frame-pointer -MMD -MP -c -o $@ $<
+
+$(executor_races): $(executor_objects) $(core_archive) | $(executor_module)
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(quiet)$(CC) $(LINK) -fsanitize=thread -o $@ $(executor_objects) $(core_archive) $(TEST_LIBS) $(CORE_LIBS) -ldl
+
+$(executor_module): $(call cudasim_object,cudasim-tsan,$(cudasim_gpu) $(cudasim_sources))
+	$(say) LINK $@
+	@mkdir -p $(@D)
+	$(quiet)$(CXX) -shared -pthread -fsanitize=thread $(LDFLAGS) -o $@ $^ $(cudasim_libraries)
+
 .PHONY: cudasim cudasim-objects
 # For make lint: compiled with -Werror.
 cudasim-objects: $(call cudasim_object,cudasim,$(cudasim_gpu) $(cudasim_tests)) $(cudasim_simulator)
-cudasim: $(if $(cudasim_gpu),$(cudasim_module)) $(cudasim_programs) $(cudasim_races)
+cudasim: $(if $(cudasim_gpu),$(cudasim_module)) $(cudasim_programs) $(cudasim_races) $(if $(SANITIZE),,$(executor_races))
 
+-include $(executor_objects:.o=.d)
 -include $(patsubst %.o,%.d,$(wildcard $(BUILD)/obj/cudasim/*/*.o $(BUILD)/obj/cudasim/*/*/*.o \
     $(BUILD)/obj/cudasim-tsan/*/*/*.o $(BUILD)/obj/cudasim-tsan/*/*/*/*.o))
