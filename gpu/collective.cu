@@ -380,6 +380,8 @@ static int wait_for(struct mt_collective *collective, struct mt_stream *stream, 
         const cudaError_t query = cudaStreamQuery(stream->handle);
         if (query == cudaSuccess && state == ncclSuccess)
             return mt_cuda_failed(device) ? mt_cuda_report(device, error) : 0;
+        if (query == cudaErrorNotReady) /* left behind, the next launch would be blamed for it */
+            cudaGetLastError();
         if (query != cudaSuccess && query != cudaErrorNotReady) {
             mt_cuda_check(device, query, "a collective operation");
             return mt_cuda_report(device, error);

@@ -183,6 +183,8 @@ struct mt_cuda_products *mt_cuda_products_open(struct mt_cuda_device *device, vo
                                                struct mt_error *error);
 /* From now on their products go into this stream. 0 or -EIO. */
 int mt_cuda_products_use(struct mt_cuda_products *products, struct mt_stream *stream);
+/* Before the stream ends. */
+void mt_cuda_products_leave(struct mt_cuda_products *products, struct mt_cuda_device *device);
 void mt_cuda_products_free(struct mt_cuda_products *products);
 
 /* ---- collective.cu ---- */

@@ -103,6 +103,11 @@ int mt_cuda_products_use(struct mt_cuda_products *products, struct mt_stream *st
                       "giving cuBLAS its workspace");
 }
 
+void mt_cuda_products_leave(struct mt_cuda_products *products, struct mt_cuda_device *device)
+{
+    mt_cuda_check_blas(device, cublasSetStream(products->blas, NULL), "taking cuBLAS out of a stream");
+}
+
 /* The largest power of two up to 256 that divides an address. */
 static uint32_t alignment_of(const void *address)
 {
@@ -280,8 +285,8 @@ static cublasStatus_t try_one(struct mt_stream *stream, const struct mt_cuda_pro
 }
 
 /* What cuBLASLt has no algorithm for is tried without what rides on it; what it has none for even so (odd
- * strides, on some devices), cuBLAS computes, and all of it with MEGATRAIN_CUDA_PRODUCTS=plain, for tests and to
- * look for faults. *alone: nothing rode. */
+ * strides, on some devices), cuBLAS computes, and all of it with MEGATRAIN_CUDA_PRODUCTS=plain, for tests and
+ * to look for faults. *alone: nothing rode. */
 static cublasStatus_t multiply(struct mt_stream *stream, const struct mt_cuda_product *p, bool *alone)
 {
     struct mt_cuda_products *products = stream->scratch->products;

@@ -66,6 +66,8 @@ void mt_cuda_stream_destroy(struct mt_stream *stream)
         return;
     mt_cuda_enter(stream->device);
     mt_cuda_check(stream->device, cudaStreamSynchronize(stream->handle), "waiting for a stream");
+    if (stream->scratch)
+        mt_cuda_products_leave(stream->scratch->products, stream->device);
     mt_cuda_check(stream->device, cudaStreamDestroy(stream->handle), "ending a stream");
     mt_cuda_scratch_give(stream->device, stream->scratch);
     pthread_mutex_destroy(&stream->lock);

@@ -390,8 +390,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     if (sim_sticky())
         return sim_error(sim_sticky());
     if (__atomic_load_n(&stream->tail, __ATOMIC_ACQUIRE) != __atomic_load_n(&stream->head, __ATOMIC_ACQUIRE))
-        return cudaErrorNotReady;
-    synchronize(stream); /* idle: for the edge */
+        return sim_error(cudaErrorNotReady); /* the thread's last error, as on a real device */
+    synchronize(stream);                     /* idle: for the edge */
     return cudaSuccess;
 }
 
@@ -522,7 +522,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     record_drop(record);
     if (sim_sticky())
         return sim_error(sim_sticky());
-    return done ? cudaSuccess : cudaErrorNotReady;
+    return done ? cudaSuccess : sim_error(cudaErrorNotReady);
 }
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t end)

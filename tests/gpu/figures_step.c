@@ -1,5 +1,6 @@
 /* The figure of a whole training step: the streaming executor on a model of real layers, cut off after a few,
  * with random weights and tokens. */
+#include "core/base/memory.h"
 #include "core/base/random.h"
 #include "core/base/time.h"
 #include "core/model/model.h"
@@ -11,6 +12,9 @@
 #include <stdlib.h>
 
 enum { SEQUENCES = 4, WARM = 2, TIMED = 3 };
+
+/* Of host memory: parameters, moments, gradients. */
+#define BYTES_A_PARAMETER 16.0
 
 static struct mt_batch *made_up_batch(const struct shape *shape)
 {
@@ -69,6 +73,13 @@ void figures_of_step(struct figures *f, const struct shape *shape)
     if (mt_model_from_keys("llama", keys, &model, &error))
         fail("model", &error);
     json_decref(keys);
+    const double needed = BYTES_A_PARAMETER * (double)model->total_count;
+    if (needed > 0.9 * (double)mt_memory_available()) {
+        printf("| %s | not run: %.0f GiB of host memory are needed, %.0f are available | | | | | | |\n",
+               shape->name, needed / (1 << 30), (double)mt_memory_available() / (1 << 30));
+        mt_model_free(model);
+        return;
+    }
     const struct mt_store_options store_options = {.compute_dtype = MT_BF16};
     const struct mt_executor_options options = {.micro_batch_size = 1,
                                                 .max_sequences = SEQUENCES,
@@ -101,7 +112,7 @@ void figures_of_step(struct figures *f, const struct shape *shape)
     const double flops = 6 * matrices * (double)batch->tokens;
     printf("| %s | %zu layers, %zu tokens | %.3f | %.0f | %.1f | %.0f%% | %.2f | %s |\n", shape->name,
            shape->layers, batch->tokens, seconds, (double)batch->tokens / seconds, flops / seconds * 1e-12,
-           100 * flops / seconds / f->peak, (double)memory.device.total / (1 << 30),
+           100 * flops / seconds / f->peak, (double)(memory.device.total + info.own_bytes) / (1 << 30),
            memory.pinned ? "yes" : "no");
     fflush(stdout);
     mt_executor_free(executor);

@@ -163,6 +163,26 @@ static void *run_all_four(void *argument)
     return NULL;
 }
 
+/* A wait that really waits, then a kernel: nothing of the waiting may be held against it. */
+static void *run_kernel_after_wait(void *argument)
+{
+    struct rank *rank = argument;
+    rank->code = set_up(rank);
+    if (rank->number == 0 && !rank->code)
+        usleep(100000);
+    int r = rank->code ? rank->code : push(rank, rank->part, COUNT);
+    const struct mt_collective_api *c = rank->module->collective;
+    r = r ? r : c->all_reduce(rank->collective, rank->stream, rank->part, rank->part, COUNT, rank->dtype);
+    r = r ? r : c->wait(rank->collective, rank->stream, 20, &rank->error);
+    const struct mt_add_args add = {
+        .a = rank->part, .b = rank->part, .y = rank->whole, .count = COUNT, .scale = 1, .dtype = rank->dtype};
+    if (!r && rank->device->api->add(rank->stream, &add))
+        rank->wrong = "a kernel after a wait";
+    rank->code = r ? r : rank->device->api->stream_synchronize(rank->stream, &rank->error);
+    tear_down(rank);
+    return NULL;
+}
+
 /* One all-reduce, and the wait for it whatever the call said. */
 static void reduce_and_wait(struct rank *rank, double seconds)
 {
@@ -276,6 +296,15 @@ static void sums_and_copies_reach_every_rank(void **state)
         on_ranks(run_all_four, type ? MT_BF16 : MT_F32, 20, ranks, &count);
         all_are_well(ranks, count);
     }
+}
+
+static void a_kernel_may_follow_a_wait(void **state)
+{
+    (void)state;
+    struct rank ranks[RANKS];
+    int count;
+    on_ranks(run_kernel_after_wait, MT_F32, 20, ranks, &count);
+    all_are_well(ranks, count);
 }
 
 static void who_waits_in_vain_is_told_after_its_time(void **state)
@@ -424,6 +453,7 @@ int main(int argc, char **argv)
         }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_and_copies_reach_every_rank),
+        cmocka_unit_test(a_kernel_may_follow_a_wait),
         cmocka_unit_test(who_waits_in_vain_is_told_after_its_time),
         cmocka_unit_test(ranks_that_cannot_be_are_refused),
         cmocka_unit_test(calls_end_whatever_the_library_does),
