@@ -73,6 +73,7 @@ template <typename T> static __global__ void softmax_block(struct softmax s, T *
             mt_store<float, W>(out + i, o);
         });
     }
+    __syncwarp(); /* all have read what the row was before */
     if (lane == 0) {
         s.max[row] = largest;
         s.sum[row] = s.first_block ? total : s.sum[row] * factor + total;
