@@ -1,11 +1,9 @@
 /* Reading GGUF. The file is hostile until proven: a cursor that can't leave the mapping reads it from front
  * to back once; every count is held against the bytes that are left before memory is taken for it, every
  * shape against overflow, every range of data against the file and against the others. */
-#include "core/formats/gguf.h"
-
-#include "core/base/arena.h"
 #include "core/base/cleanup.h"
 #include "core/base/size.h"
+#include "core/formats/gguf_internal.h"
 #include "core/formats/gguf_types.h"
 
 #include <fcntl.h>
@@ -21,21 +19,6 @@
 #define LEAST_VALUE_BYTES ((size_t)8 + 4 + 1)
 #define LEAST_TENSOR_BYTES ((size_t)8 + 4 + 8 + 4 + 8)
 
-struct mt_gguf {
-    struct mt_arena *arena; /* names */
-    char *path;
-    unsigned char *map;
-    size_t bytes;
-    int fd;
-    uint32_t version;
-    size_t alignment;
-    size_t num_values, num_tensors;
-    struct mt_gguf_value *values;
-    struct mt_gguf_tensor *tensors;
-    const struct mt_gguf_value **values_by_key; /* sorted */
-    const struct mt_gguf_tensor **tensors_by_name;
-};
-
 /* What is left to read. */
 struct cursor {
     const char *path;
@@ -45,7 +28,7 @@ struct cursor {
 
 #define bad_model(error, ...) mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, __VA_ARGS__)
 
-static int no_memory(struct mt_error *error, const char *path)
+int mt_gguf_no_memory(struct mt_error *error, const char *path)
 {
     return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "%s: out of memory while reading the header",
                         path);
@@ -131,7 +114,7 @@ static const char *read_name(struct mt_gguf *file, struct cursor *cursor, const 
     }
     const char *name = mt_arena_strndup(file->arena, text.data, text.bytes);
     if (!name)
-        no_memory(error, file->path);
+        mt_gguf_no_memory(error, file->path);
     return name;
 }
 
@@ -349,6 +332,7 @@ static int place_tensor(const struct mt_gguf *file, const struct cursor *data, s
                          "damaged",
                          file->path, tensor->name);
     tensor->data = data->data + offset;
+    tensor->file = file->path;
     tensor->fd = file->fd;
     tensor->offset = (uint64_t)((const unsigned char *)tensor->data - file->map);
     return 0;
@@ -373,6 +357,26 @@ static int compare_data(const void *a, const void *b)
     return (begin > other) - (begin < other);
 }
 
+int mt_gguf_sort_tensors(struct mt_gguf *file, struct mt_error *error)
+{
+    const struct mt_gguf_tensor **sorted = file->tensors_by_name;
+    for (size_t i = 0; i < file->num_tensors; i++)
+        sorted[i] = &file->tensors[i];
+    if (file->num_tensors)
+        qsort(sorted, file->num_tensors, sizeof *sorted, compare_names);
+    for (size_t i = 1; i < file->num_tensors; i++) {
+        const struct mt_gguf_tensor *a = sorted[i - 1], *b = sorted[i];
+        if (strcmp(a->name, b->name) != 0)
+            continue;
+        if (a->file == b->file)
+            return bad_model(error, "%s has two tensors of the name \"%s\"", a->file, a->name);
+        return bad_model(error,
+                         "the tensor \"%s\" is in both %s and %s: they are not parts of the same model",
+                         a->name, a->file, b->file);
+    }
+    return 0;
+}
+
 /* No name twice, and no byte in two tensors. Leaves them sorted by name. */
 static int check_tensors(struct mt_gguf *file, struct mt_error *error)
 {
@@ -385,12 +389,7 @@ static int check_tensors(struct mt_gguf *file, struct mt_error *error)
         if ((const char *)sorted[i]->data < (const char *)sorted[i - 1]->data + sorted[i - 1]->bytes)
             return bad_model(error, "%s: the data of tensor \"%s\" overlaps that of \"%s\"", file->path,
                              sorted[i]->name, sorted[i - 1]->name);
-    if (file->num_tensors)
-        qsort(sorted, file->num_tensors, sizeof *sorted, compare_names);
-    for (size_t i = 1; i < file->num_tensors; i++)
-        if (strcmp(sorted[i]->name, sorted[i - 1]->name) == 0)
-            return bad_model(error, "%s has two tensors of the name \"%s\"", file->path, sorted[i]->name);
-    return 0;
+    return mt_gguf_sort_tensors(file, error);
 }
 
 static int sort_values(struct mt_gguf *file, struct mt_error *error)
@@ -439,7 +438,7 @@ static int read_head(struct mt_gguf *file, struct cursor *cursor, struct mt_erro
     file->tensors_by_name = mt_arena_alloc(file->arena, file->num_tensors + 1, sizeof *file->tensors_by_name);
     return file->values && file->tensors && file->values_by_key && file->tensors_by_name
                ? 0
-               : no_memory(error, file->path);
+               : mt_gguf_no_memory(error, file->path);
 }
 
 static int read_alignment(struct mt_gguf *file, struct mt_error *error)
@@ -469,7 +468,7 @@ static int read_file(struct mt_gguf *file, struct mt_error *error)
 
     mt_autofree uint64_t *offsets = calloc(file->num_tensors + 1, sizeof *offsets);
     if (!offsets)
-        return no_memory(error, file->path);
+        return mt_gguf_no_memory(error, file->path);
     for (size_t i = 0; r == 0 && i < file->num_tensors; i++)
         r = read_tensor(file, &cursor, i, &offsets[i], error);
     if (r < 0)
@@ -507,19 +506,19 @@ static int map_file(struct mt_gguf *file, const char *path, struct mt_error *err
     return 0;
 }
 
-int mt_gguf_open(const char *path, struct mt_gguf **result, struct mt_error *error)
+int mt_gguf_open_one(const char *path, struct mt_gguf **result, struct mt_error *error)
 {
     *result = NULL;
     struct mt_arena *arena = mt_arena_new();
     struct mt_gguf *file = arena ? mt_arena_alloc(arena, 1, sizeof *file) : NULL;
     if (!file) {
         mt_arena_free(arena);
-        return no_memory(error, path);
+        return mt_gguf_no_memory(error, path);
     }
     file->arena = arena;
     file->fd = -1;
     file->path = mt_arena_strdup(arena, path);
-    int r = file->path ? map_file(file, path, error) : no_memory(error, path);
+    int r = file->path ? map_file(file, path, error) : mt_gguf_no_memory(error, path);
     if (r == 0)
         r = read_file(file, error);
     if (r < 0) {
@@ -530,10 +529,26 @@ int mt_gguf_open(const char *path, struct mt_gguf **result, struct mt_error *err
     return 0;
 }
 
+int mt_gguf_open(const char *path, struct mt_gguf **result, struct mt_error *error)
+{
+    struct mt_gguf *file;
+    *result = NULL;
+    int r = mt_gguf_open_one(path, &file, error);
+    if (r == 0)
+        r = mt_gguf_join_parts(&file, error);
+    if (r < 0)
+        mt_gguf_close(file);
+    else
+        *result = file;
+    return r;
+}
+
 void mt_gguf_close(struct mt_gguf *file)
 {
     if (!file)
         return;
+    for (size_t i = 0; i < file->num_others; i++)
+        mt_gguf_close(file->others[i]);
     if (file->map)
         munmap(file->map, file->bytes);
     if (file->fd >= 0)

@@ -73,13 +73,17 @@ struct mt_gguf_tensor {
     size_t elements;
     size_t bytes;
     const void *data; /* aligned as the file says, 32 by default */
-    int fd;           /* of the file that holds it, */
+    const char *file; /* path of the file that holds it, */
+    int fd;           /* open for reading, */
     uint64_t offset;  /* and where in it data is */
 };
 
 struct mt_gguf;
 
-/* Errors: MT_REASON_BAD_MODEL with what is wrong and where, MT_REASON_IO. Tensors of types that are not read
+/* A path that is one part of several (NAME-00002-of-00003.gguf; its metadata say so, too) opens all of them:
+ * the metadata are the first part's, the tensors everybody's. A part that is missing is named.
+ *
+ * Errors: MT_REASON_BAD_MODEL with what is wrong and where, MT_REASON_IO. Tensors of types that are not read
  * here are no error (inspection shows them): mt_gguf_read_f32 refuses them. */
 int mt_gguf_open(const char *path, struct mt_gguf **file, struct mt_error *error);
 void mt_gguf_close(struct mt_gguf *file); /* NULL is fine */
@@ -87,7 +91,9 @@ void mt_gguf_close(struct mt_gguf *file); /* NULL is fine */
 /* Is `path` a regular file that begins as a GGUF file does? */
 bool mt_gguf_is(const char *path);
 
-const char *mt_gguf_path(const struct mt_gguf *file);
+const char *mt_gguf_path(const struct mt_gguf *file); /* of the first part */
+size_t mt_gguf_num_parts(const struct mt_gguf *file); /* 1 when it is not split */
+const char *mt_gguf_part_path(const struct mt_gguf *file, size_t i);
 uint32_t mt_gguf_version(const struct mt_gguf *file);
 size_t mt_gguf_alignment(const struct mt_gguf *file);
 

@@ -362,12 +362,6 @@ int mt_gguf_to_config(const struct mt_gguf *file, json_t **config, struct mt_err
     struct mt_gguf_config reading = {.file = file, .architecture = mt_gguf_architecture_find(file)};
     if (!reading.architecture)
         return refuse_architecture(file, error);
-    if (mt_gguf_find(file, "split.count"))
-        return mt_error_set(
-            error, -ENOTSUP, MT_REASON_BAD_MODEL,
-            "%s is one part of a split GGUF file, which is not supported: join the parts first "
-            "(llama-gguf-split --merge)",
-            mt_gguf_path(file));
     reading.family = mt_family_find(reading.architecture->model_type, NULL);
     mt_autojson json_t *object = reading.config = json_object();
     if (!object)

@@ -46,11 +46,11 @@ static int read_gguf(const struct mt_tensor *tensor, size_t first, size_t count,
     return r;
 }
 
-static void describe(const struct mt_gguf *file, const struct mt_gguf_tensor *found, struct mt_tensor *tensor)
+static void describe(const struct mt_gguf_tensor *found, struct mt_tensor *tensor)
 {
     *tensor = (struct mt_tensor){
         .name = found->name,
-        .file = mt_gguf_path(file),
+        .file = found->file,
         .type = mt_gguf_type_name(found->type),
         .readable = mt_gguf_type_is_read(found->type),
         .rank = found->rank,
@@ -106,7 +106,7 @@ static int map_parameter(struct mt_tensors *tensors, const struct mt_model *mode
     if (!found)
         return 0; /* missing: refused by whoever needs it, under the name that users know */
     struct mt_tensor *tensor = &tensors->items[tensors->count++];
-    describe(tensors->gguf, found, tensor);
+    describe(found, tensor);
     adapt(model, architecture, parameter, tensor);
     taken[found - mt_gguf_tensor_at(tensors->gguf, 0)] = true;
     return 0;
@@ -136,7 +136,7 @@ int mt_tensors_open_gguf(const char *path, const struct mt_model *model, struct 
     for (size_t i = 0; r == 0 && i < count; i++) {
         const struct mt_gguf_tensor *tensor = mt_gguf_tensor_at(file, i);
         if (!taken[i] && !(model && mt_gguf_rope_is_tensor(tensor->name)))
-            describe(file, tensor, &tensors->items[tensors->count++]);
+            describe(tensor, &tensors->items[tensors->count++]);
     }
     if (r < 0) {
         mt_tensors_close(tensors);

@@ -67,9 +67,9 @@ static void put_data(struct writer *writer, size_t alignment, size_t bytes)
         put(writer, i, 1);
 }
 
-static const char *save(void **state, const struct writer *writer)
+static const char *save_as(void **state, const char *name, const struct writer *writer)
 {
-    const char *path = mt_test_path(state, "file.gguf");
+    const char *path = mt_test_path(state, name);
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(writer->data, 1, writer->bytes, file), writer->bytes);
@@ -77,15 +77,25 @@ static const char *save(void **state, const struct writer *writer)
     return path;
 }
 
-static void assert_refused(void **state, const struct writer *writer, const char *why)
+static const char *save(void **state, const struct writer *writer)
+{
+    return save_as(state, "file.gguf", writer);
+}
+
+static void assert_path_refused(const char *path, const char *why)
 {
     struct mt_error error = {0};
     struct mt_gguf *file;
-    if (mt_gguf_open(save(state, writer), &file, &error) == 0)
+    if (mt_gguf_open(path, &file, &error) == 0)
         fail_msg("the file was accepted; expected: %s", why);
     assert_null(file);
     assert_int_equal(error.reason, MT_REASON_BAD_MODEL);
     mt_assert_mentions(error.message, why);
+}
+
+static void assert_refused(void **state, const struct writer *writer, const char *why)
+{
+    assert_path_refused(save(state, writer), why);
 }
 
 /* --- reading ------------------------------------------------------------------------------------------- */
@@ -361,6 +371,124 @@ static void damage_anywhere_is_survived(void **state)
     assert_true(accepted > 100); /* letters of names, values */
 }
 
+/* --- a model in several files -------------------------------------------------------------------------- */
+
+#define PART_1 "m-00001-of-00003.gguf"
+#define PART_2 "m-00002-of-00003.gguf"
+#define PART_3 "m-00003-of-00003.gguf"
+
+struct part {
+    unsigned number, count, tensors; /* what it says */
+    const char *architecture;        /* NULL: does not say */
+    const char *tensor;              /* of 2 by 4; NULL: has none */
+    unsigned char first;             /* of its data */
+};
+
+static void put_number(struct writer *writer, const char *key, uint64_t value, uint32_t kind, size_t bytes)
+{
+    put_text(writer, key);
+    put(writer, kind, 4);
+    put(writer, value, bytes);
+}
+
+static const char *save_part(void **state, const char *name, const struct part *part)
+{
+    struct writer writer = begin(3, part->tensor ? 1 : 0, part->architecture ? 4 : 3);
+    put_number(&writer, "split.no", part->number, MT_GGUF_U16, 2);
+    put_number(&writer, "split.count", part->count, MT_GGUF_U16, 2);
+    put_number(&writer, "split.tensors.count", part->tensors, MT_GGUF_I32, 4);
+    if (part->architecture) {
+        put_text(&writer, "general.architecture");
+        put(&writer, MT_GGUF_STRING, 4);
+        put_text(&writer, part->architecture);
+    }
+    if (part->tensor)
+        put_tensor(&writer, part->tensor, 4, 2, MT_GGUF_TYPE_F32, 0);
+    put_data(&writer, 32, part->tensor ? 32 : 0);
+    if (part->tensor)
+        writer.data[writer.bytes - 32] = part->first;
+    return save_as(state, name, &writer);
+}
+
+/* The first has no tensors: llama-gguf-split --no-tensor-first-split. */
+static void save_parts(void **state)
+{
+    save_part(state, PART_1, &(struct part){0, 3, 2, "llama", NULL, 0});
+    save_part(state, PART_2, &(struct part){1, 3, 2, NULL, "a", 10});
+    save_part(state, PART_3, &(struct part){2, 3, 2, NULL, "b", 20});
+}
+
+static void any_part_opens_the_whole_model(void **state)
+{
+    static const char *const names[] = {PART_1, PART_2, PART_3};
+    save_parts(state);
+    for (size_t i = 0; i < 3; i++) {
+        struct mt_gguf *file = open_good(mt_test_path(state, names[i]));
+        float value;
+        assert_int_equal(mt_gguf_num_parts(file), 3);
+        mt_assert_mentions(mt_gguf_path(file), PART_1);
+        for (size_t k = 0; k < 3; k++)
+            mt_assert_mentions(mt_gguf_part_path(file, k), names[k]);
+        assert_non_null(mt_gguf_find(file, "general.architecture"));
+        assert_int_equal(mt_gguf_num_tensors(file), 2);
+        for (size_t k = 0; k < 2; k++) {
+            const struct mt_gguf_tensor *tensor = mt_gguf_find_tensor(file, k ? "b" : "a");
+            assert_non_null(tensor);
+            assert_ptr_equal(tensor, mt_gguf_tensor_at(file, k));
+            mt_assert_mentions(tensor->file, names[k + 1]);
+            assert_int_equal(mt_gguf_read_f32(tensor, 0, 1, &value), 0);
+            assert_int_equal(bits_of(&value) & 0xff, k ? 20 : 10);
+        }
+        mt_gguf_close(file);
+    }
+}
+
+static void a_part_that_is_missing_is_named(void **state)
+{
+    save_parts(state);
+    assert_int_equal(unlink(mt_test_path(state, PART_2)), 0);
+    assert_path_refused(mt_test_path(state, PART_1), "part 2 of 3 is missing");
+    assert_path_refused(mt_test_path(state, PART_3), PART_2 " is not there");
+    assert_path_refused(save_part(state, "other.gguf", &(struct part){1, 3, 2, NULL, "a", 0}),
+                        "does not end with -00002-of-00003.gguf");
+}
+
+static void parts_that_do_not_belong_together_are_refused(void **state)
+{
+    static const struct {
+        struct part part; /* in the place of the second */
+        const char *why;
+    } cases[] = {
+        {{1, 4, 2, NULL, "a", 0}, "part 2 of 4"},
+        {{2, 3, 2, NULL, "a", 0}, "part 3 of 3"},
+        {{1, 3, 7, NULL, "a", 0}, "7 tensors"},
+        {{5, 3, 2, NULL, "a", 0}, "names none of them"},
+        {{1, 3, 2, NULL, "b", 0}, "is in both"},
+        {{1, 3, 2, NULL, NULL, 0}, "the 3 parts hold 1 tensors"},
+        {{1, 3, 2, "qwen2", "a", 0}, "general.architecture differs"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        save_parts(state);
+        save_part(state, PART_2, &cases[i].part);
+        assert_path_refused(mt_test_path(state, PART_1), cases[i].why);
+        assert_path_refused(mt_test_path(state, PART_3), cases[i].why);
+    }
+    save_parts(state);
+    struct writer whole = begin(3, 0, 0);
+    put_data(&whole, 32, 32);
+    save_as(state, PART_2, &whole); /* no part at all */
+    assert_path_refused(mt_test_path(state, PART_1), "not of the same model");
+}
+
+/* One part alone is whole: gguf-split writes such files, too. */
+static void one_part_of_one_is_a_file_like_any_other(void **state)
+{
+    struct mt_gguf *file =
+        open_good(save_part(state, "whatever.gguf", &(struct part){0, 1, 1, "llama", "a", 0}));
+    assert_int_equal(mt_gguf_num_parts(file), 1);
+    mt_gguf_close(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,6 +499,10 @@ int main(void)
         mt_test_in_folder(lying_headers_are_refused),
         mt_test_in_folder(tensors_that_lie_are_refused),
         mt_test_in_folder(damage_anywhere_is_survived),
+        mt_test_in_folder(any_part_opens_the_whole_model),
+        mt_test_in_folder(a_part_that_is_missing_is_named),
+        mt_test_in_folder(parts_that_do_not_belong_together_are_refused),
+        mt_test_in_folder(one_part_of_one_is_a_file_like_any_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
