@@ -209,21 +209,29 @@ static long long *checkpoint_steps(const char *folder, size_t *count)
     return steps;
 }
 
-void mt_job_checkpoints(struct mt_request *request)
+json_t *mt_job_checkpoint_list(const char *folder)
 {
-    mt_autofree char *folder = folder_of(request);
-    mt_autofree char *checkpoints = folder ? mt_path_join(folder, "checkpoints") : NULL;
+    mt_autofree char *checkpoints = mt_path_join(folder, "checkpoints");
     if (!checkpoints)
-        return;
+        return NULL;
     size_t count;
     mt_autofree long long *steps = checkpoint_steps(checkpoints, &count);
-    mt_autojson json_t *data = json_array();
+    json_t *data = json_array();
     for (size_t i = 0; i < count; i++) {
         char name[40];
         snprintf(name, sizeof name, "step-%08lld", steps[i]);
         mt_autofree char *path = mt_path_join(checkpoints, name);
         json_array_append_new(data, path ? checkpoint_object(path, steps[i]) : NULL);
     }
+    return data;
+}
+
+void mt_job_checkpoints(struct mt_request *request)
+{
+    mt_autofree char *folder = folder_of(request);
+    mt_autojson json_t *data = folder ? mt_job_checkpoint_list(folder) : NULL;
+    if (!data)
+        return;
     mt_autojson json_t *page = json_pack("{s:O, s:b, s:n}", "data", data, "has_more", 0, "next");
     mt_reply_json(request, 200, page);
 }

@@ -2,6 +2,7 @@
  * HTTP. */
 #include "api/jobs.h"
 
+#include "api/job_page.h"
 #include "api/problem.h"
 #include "api/router.h"
 #include "api/server.h"
@@ -93,11 +94,16 @@ void mt_jobs_show(struct mt_request *request)
     const struct mt_control *control = control_of(request);
     mt_autojson json_t *job = NULL;
     struct mt_error error = {0};
+    static const char *const types[] = {"application/json", "text/html", NULL};
     enum mt_control_result result = control->job(control->context, request->path_value, &job, &error);
-    if (result != MT_CONTROL_OK)
+    if (result != MT_CONTROL_OK) {
         mt_problem_control(request, result, NULL, &error);
-    else
+    } else if (mt_request_accepts(request, types) == 1) {
+        mt_job_page(request, job);
+    } else {
         mt_reply_json(request, 200, job);
+        mt_reply_header(request, "Vary", "Accept");
+    }
 }
 
 void mt_jobs_remove(struct mt_request *request)

@@ -1,103 +1,163 @@
-/* page.c: version, where the API is described, and the newest jobs, as plain HTML: no script, nothing from
- * elsewhere, and a policy that says so to the browser. */
+/* page.c: what runs and waits, and all jobs, newest first, a page at a time. */
 #include "api/page.h"
 
+#include "api/html.h"
 #include "api/problem.h"
 #include "api/server.h"
 #include "core/base/cleanup.h"
-#include "core/base/sha256.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define PAGE_JOBS 50
+#define REFRESH_SECONDS 5
 
-static const char style[] =
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
-    "table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.3rem .6rem;"
-    "border-bottom:1px solid "
-    "#ccc}td.n{text-align:right;font-variant-numeric:tabular-nums}code{font-size:.9em}";
+static const char *const states[] = {"running", "starting",  "queued",   "paused",
+                                     "failed",  "completed", "cancelled"};
 
-/* The policy names the one style sheet by its hash, so that no other style is taken. */
-static void policy(char text[256])
+/* "?state=running&after=..." into a link; either may be NULL. */
+static void link_begin(struct mt_text *text, const char *state, const char *after)
 {
-    static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    struct mt_sha256 hash;
-    uint8_t digest[33] = {0}; /* a multiple of three */
-    char base64[45];
-    mt_sha256_init(&hash);
-    mt_sha256_update(&hash, style, sizeof style - 1);
-    mt_sha256_final(&hash, digest);
-    for (size_t i = 0; i < 11; i++) {
-        unsigned group = (unsigned)digest[3 * i] << 16 | (unsigned)digest[3 * i + 1] << 8 | digest[3 * i + 2];
-        for (size_t j = 0; j < 4; j++)
-            base64[4 * i + j] = alphabet[group >> (18 - 6 * j) & 63];
+    mt_text_puts(text, "<a href=\"/");
+    if (state)
+        mt_text_printf(text, "?state=%s", state);
+    if (after) {
+        mt_text_puts(text, state ? "&amp;after=" : "?after=");
+        mt_text_html(text, after);
     }
-    base64[43] = '=';
-    base64[44] = '\0';
-    snprintf(text, 256,
-             "default-src 'none'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'; "
-             "frame-ancestors 'none'",
-             base64);
+    mt_text_puts(text, "\">");
 }
 
-static void cell(struct mt_text *text, const char *words)
+static void machine(struct mt_text *text, const json_t *snapshot)
 {
-    mt_text_puts(text, "<td>");
-    mt_text_html(text, words ? words : "");
-    mt_text_puts(text, "</td>");
+    const json_t *memory = json_object_get(snapshot, "memory"), *disk = json_object_get(snapshot, "disk");
+    mt_text_puts(text, "<p>Memory: ");
+    mt_html_bytes(text, json_object_get(memory, "available_bytes"));
+    mt_text_puts(text, " of ");
+    mt_html_bytes(text, json_object_get(memory, "total_bytes"));
+    mt_text_puts(text, " free. Disk of the state folder: ");
+    mt_html_bytes(text, json_object_get(disk, "free_bytes"));
+    mt_text_puts(text, " of ");
+    mt_html_bytes(text, json_object_get(disk, "total_bytes"));
+    mt_text_puts(text, " free.</p>\n");
 }
 
-static void number_cell(struct mt_text *text, const json_t *value)
+static void choices(struct mt_text *text, const json_t *snapshot, const char *chosen)
 {
-    mt_text_puts(text, "<td class=n>");
-    if (json_is_integer(value))
-        mt_text_printf(text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    else if (json_is_real(value))
-        mt_text_printf(text, "%.4g", json_real_value(value));
-    mt_text_puts(text, "</td>");
+    const json_t *counts = json_object_get(snapshot, "jobs");
+    mt_text_puts(text, "<nav aria-label=\"jobs by state\">");
+    link_begin(text, NULL, NULL);
+    mt_text_puts(text, "all</a> ");
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
+        const json_int_t count = json_integer_value(json_object_get(counts, states[i]));
+        if (count == 0 && (!chosen || strcmp(chosen, states[i]) != 0))
+            continue;
+        link_begin(text, states[i], NULL);
+        mt_text_printf(text, "%s (%" JSON_INTEGER_FORMAT ")</a> ", states[i], count);
+    }
+    mt_text_puts(text, "</nav>\n");
+}
+
+static void fact(struct mt_text *text, const char *name, const json_t *value)
+{
+    mt_text_printf(text, "<div><dt>%s<dd>", name);
+    mt_html_number(text, value);
+    mt_text_puts(text, "</div>");
+}
+
+static void name_link(struct mt_text *text, const json_t *job)
+{
+    const json_t *name = json_object_get(job, "name"), *id = json_object_get(job, "id");
+    mt_text_puts(text, "<a href=\"/jobs/");
+    mt_html_words(text, id);
+    mt_text_puts(text, "\">");
+    mt_html_words(text, json_is_string(name) ? name : id);
+    mt_text_puts(text, "</a>");
+}
+
+static void running_card(struct mt_text *text, const json_t *job)
+{
+    const json_t *progress = json_object_get(job, "progress");
+    mt_text_puts(text, "<div class=card><b>");
+    name_link(text, job);
+    mt_text_puts(text, "</b> ");
+    mt_html_words(text, json_object_get(progress, "phase"));
+    mt_text_puts(text, "<br>");
+    mt_html_progress(text, job);
+    mt_text_puts(text, "<dl>");
+    fact(text, "loss", json_object_get(progress, "loss"));
+    fact(text, "tokens/s", json_object_get(progress, "tokens_per_second"));
+    mt_text_puts(text, "<div><dt>left<dd>");
+    const json_t *eta = json_object_get(progress, "eta_seconds");
+    mt_html_seconds(text, json_is_number(eta) ? json_number_value(eta) : -1);
+    mt_text_puts(text, "</div></dl></div>\n");
 }
 
 static void job_row(struct mt_text *text, const json_t *job)
 {
-    const json_t *progress = json_object_get(job, "progress");
-    const char *id = json_string_value(json_object_get(job, "id"));
-    mt_text_puts(text, "<tr><td><a href=\"/jobs/");
-    mt_text_html(text, id ? id : "");
-    mt_text_puts(text, "\"><code>");
-    mt_text_html(text, id ? id : "");
-    mt_text_puts(text, "</code></a></td>");
-    cell(text, json_string_value(json_object_get(job, "name")));
-    cell(text, json_string_value(json_object_get(job, "state")));
-    number_cell(text, json_object_get(progress, "step"));
-    number_cell(text, json_object_get(progress, "max_steps"));
-    number_cell(text, json_object_get(progress, "loss"));
-    cell(text, json_string_value(json_object_get(job, "created_at")));
+    const json_t *progress = json_object_get(job, "progress"), *error = json_object_get(job, "error");
+    const char *created = json_string_value(json_object_get(job, "created_at"));
+    mt_text_puts(text, "<tr><td>");
+    name_link(text, job);
+    if (json_is_object(error)) {
+        mt_text_puts(text, "<br><small>");
+        mt_html_words(text, json_object_get(error, "message"));
+        mt_text_puts(text, "</small>");
+    }
+    mt_text_puts(text, "<td>");
+    mt_html_state(text, job);
+    mt_text_puts(text, "<td>");
+    mt_html_progress(text, job);
+    mt_text_puts(text, "<td class=n>");
+    mt_html_number(text, json_object_get(progress, "loss"));
+    mt_text_puts(text, "<td class=\"n w\">");
+    char minute[17]; /* 2026-01-31 12:00 */
+    snprintf(minute, sizeof minute, "%s", created ? created : "");
+    if (strlen(minute) > 10)
+        minute[10] = ' ';
+    mt_text_html(text, minute);
     mt_text_puts(text, "</tr>\n");
 }
 
-static void jobs_table(struct mt_text *text, const json_t *page)
+static void jobs_table(struct mt_text *text, const json_t *page, const char *state)
 {
     size_t i;
     json_t *job, *jobs = json_object_get(page, "data");
     if (json_array_size(jobs) == 0) {
-        mt_text_puts(text, "<p>No jobs yet.</p>\n");
+        mt_text_puts(text, state ? "<p>No such jobs.</p>\n" : "<p>No jobs yet.</p>\n");
         return;
     }
-    mt_text_puts(text, "<table>\n<tr><th>Job<th>Name<th>State<th>Step<th>of<th>Loss<th>Created</tr>\n");
+    mt_text_puts(text, "<div class=t><table>\n<tr><th scope=col>Job<th scope=col>State<th scope=col>Steps<th "
+                       "scope=col class=n>Loss<th scope=col class=\"n w\">Created (UTC)</tr>\n");
     json_array_foreach(jobs, i, job)
     {
         job_row(text, job);
     }
-    mt_text_puts(text, "</table>\n");
-    if (json_is_true(json_object_get(page, "has_more")))
-        mt_text_puts(text, "<p>Older ones: <a href=\"/jobs\">/jobs</a></p>\n");
+    mt_text_puts(text, "</table></div>\n");
+    const char *next = json_string_value(json_object_get(page, "next"));
+    if (json_is_true(json_object_get(page, "has_more")) && next) {
+        mt_text_puts(text, "<p>");
+        link_begin(text, state, next);
+        mt_text_puts(text, "Older ones</a></p>\n");
+    }
+}
+
+/* One of the states that the query names, or NULL. */
+static const char *state_of(const struct mt_request *request)
+{
+    const char *asked = mt_request_parameter(request, "state");
+    for (size_t i = 0; asked && i < sizeof states / sizeof states[0]; i++) {
+        if (strcmp(asked, states[i]) == 0)
+            return states[i];
+    }
+    return NULL;
 }
 
 void mt_page(struct mt_request *request)
 {
     struct mt_api *api = request->listener->api;
-    struct mt_control_list_query query = {.limit = PAGE_JOBS};
+    struct mt_control_list_query query = {
+        .limit = PAGE_JOBS, .state = state_of(request), .after = mt_request_parameter(request, "after")};
     mt_autojson json_t *page = NULL;
     struct mt_error error = {0};
     enum mt_control_result result = api->control->list(api->control->context, &query, &page, &error);
@@ -105,22 +165,25 @@ void mt_page(struct mt_request *request)
         mt_problem_control(request, result, NULL, &error);
         return;
     }
+    mt_autojson json_t *snapshot = api->control->snapshot(api->control->context);
     struct mt_text text = {0};
-    mt_text_printf(&text,
-                   "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n<title>MegaTrain</title>\n"
-                   "<meta name=viewport content=\"width=device-width\">\n<style>%s</style>\n</head>\n<body>\n"
-                   "<h1>MegaTrain ",
-                   style);
+    mt_html_begin(&text, "MegaTrain", query.after ? 0 : REFRESH_SECONDS);
+    mt_text_puts(&text, "<h1>MegaTrain ");
     mt_text_html(&text, api->version);
-    mt_text_puts(
-        &text,
-        "</h1>\n<p>The API is described in <a href=\"/openapi.json\">/openapi.json</a>; figures are at "
-        "<a href=\"/metrics\">/metrics</a>.</p>\n<h2>Jobs</h2>\n");
-    jobs_table(&text, page);
-    mt_text_puts(&text, "</body>\n</html>\n");
-    mt_reply_text(request, 200, "text/html; charset=utf-8", &text);
-    char allowed[256];
-    policy(allowed);
-    mt_reply_header(request, "Content-Security-Policy", allowed);
-    mt_reply_header(request, "Referrer-Policy", "no-referrer");
+    mt_text_puts(&text, "</h1>\n");
+    machine(&text, snapshot);
+    size_t i;
+    json_t *job, *running = json_object_get(snapshot, "running");
+    if (json_array_size(running) > 0)
+        mt_text_puts(&text, "<h2>Running</h2>\n");
+    json_array_foreach(running, i, job)
+    {
+        running_card(&text, job);
+    }
+    mt_text_puts(&text, "<h2>Jobs</h2>\n");
+    choices(&text, snapshot, query.state);
+    jobs_table(&text, page, query.state);
+    mt_text_puts(&text, "<p><small>For programs: <a href=\"/openapi.json\">the API</a>, <a "
+                        "href=\"/metrics\">metrics</a>.</small></p>\n");
+    mt_html_reply(request, &text);
 }

@@ -286,6 +286,13 @@ void mt_reply_stream(struct mt_request *request, const char *content_type, const
         stream->free(stream->context);
         return;
     }
+    if (!mt_watch_has_room(request->listener->api->watch)) {
+        stream->free(stream->context);
+        mt_problem(request, 503, "%d clients follow something already; ask for the rows instead, or later.",
+                   MT_STREAM_LIMIT);
+        mt_reply_header(request, "Retry-After", "10");
+        return;
+    }
     answer(request, 200, content_type, mt_watch_stream(request->watched, request->connection, stream));
     mt_reply_header(request, "X-Accel-Buffering", "no");
 }

@@ -3,6 +3,7 @@
 
 #include "api/asks.h"
 #include "api/auth.h"
+#include "api/curve.h"
 #include "api/datasets.h"
 #include "api/job_files.h"
 #include "api/jobs.h"
@@ -132,8 +133,8 @@ static const struct mt_route routes[] = {
     {.method = "GET",
      .pattern = "/jobs/{id}",
      .handler = mt_jobs_show,
-     .summary = "Show one job.",
-     .answers = {JOB_ANSWER(200, "the job")}},
+     .summary = "Show one job; a page for Accept: text/html.",
+     .answers = {JOB_ANSWER(200, "the job"), {.status = 200, .type = "text/html", .summary = "for people"}}},
     {.method = "DELETE",
      .pattern = "/jobs/{id}",
      .handler = mt_jobs_remove,
@@ -162,6 +163,11 @@ static const struct mt_route routes[] = {
      .handler = mt_job_checkpoints,
      .summary = "The checkpoints on disk, newest first.",
      .answers = {{.status = 200, .schema = "CheckpointList", .summary = "checkpoints"}}},
+    {.method = "GET",
+     .pattern = "/jobs/{id}/chart.svg",
+     .handler = mt_job_chart,
+     .summary = "The loss curve as a picture; 404 before the second step.",
+     .answers = {{.status = 200, .type = "image/svg+xml", .summary = "the curve"}}},
     {.method = "POST",
      .pattern = "/plan",
      .handler = mt_plans_make,
@@ -228,10 +234,9 @@ static const struct mt_route routes[] = {
      .pattern = "/",
      .handler = mt_page,
      .flags = MT_ROUTE_ANY_QUERY,
-     .summary = "A page for people: version and jobs.",
+     .summary = "A page for people: what runs, and all jobs.",
      .answers = {{.status = 200, .type = "text/html", .summary = "the page"}}},
 
-    NOT_BUILT("GET", "/jobs/{id}/chart.svg", "the loss curve as a picture"),
     NOT_BUILT("GET", "/jobs/{id}/events", "the event stream of a job"),
     NOT_BUILT("GET", "/events", "the event stream"),
     NOT_BUILT("POST", "/jobs/{id}/export", "exporting over the API"),

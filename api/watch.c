@@ -370,6 +370,14 @@ static void stream_free(void *context)
     free(waiting);
 }
 
+bool mt_watch_has_room(struct mt_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    const bool room = watch->num_streams < MT_STREAM_LIMIT;
+    pthread_mutex_unlock(&watch->lock);
+    return room;
+}
+
 struct MHD_Response *mt_watch_stream(struct mt_watched *watched, struct MHD_Connection *connection,
                                      const struct mt_stream *stream)
 {

@@ -47,6 +47,9 @@ int mt_document_read(const char *path, json_t **value, struct mt_lines **lines, 
 
 /* 0 when unknown. */
 int mt_lines_find(const struct mt_lines *lines, const char *pointer);
+/* The line of what is at the pointer, or of the nearest thing around it that the file has; `lines` may be
+ * NULL. */
+int mt_lines_find_around(const struct mt_lines *lines, const char *pointer);
 void mt_lines_free(struct mt_lines *lines);
 
 /* Appends "/key" to a pointer with ~ and / escaped; returns false when it does not fit. */

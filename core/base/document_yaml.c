@@ -527,6 +527,21 @@ int mt_lines_find(const struct mt_lines *lines, const char *pointer)
     return lines ? (int)json_integer_value(json_object_get(lines->map, pointer)) : 0;
 }
 
+int mt_lines_find_around(const struct mt_lines *lines, const char *pointer)
+{
+    char around[512];
+    if (!lines)
+        return 0;
+    snprintf(around, sizeof around, "%s", pointer);
+    for (;;) {
+        int line = mt_lines_find(lines, around);
+        char *slash = strrchr(around, '/');
+        if (line > 0 || !slash)
+            return line;
+        *slash = '\0';
+    }
+}
+
 void mt_lines_free(struct mt_lines *lines)
 {
     if (!lines)

@@ -18,22 +18,6 @@ static const char *format_text(struct mt_job_reader *reader, const char *format,
     return copy ? copy : "";
 }
 
-/* The line of the value, or of the nearest thing around it that the file has. */
-static int find_line(const struct mt_lines *lines, const char *pointer)
-{
-    char around[MT_JOB_POINTER_BYTES];
-    if (!lines)
-        return 0;
-    snprintf(around, sizeof around, "%s", pointer);
-    for (;;) {
-        int line = mt_lines_find(lines, around);
-        char *slash = strrchr(around, '/');
-        if (line > 0 || !slash)
-            return line;
-        *slash = '\0';
-    }
-}
-
 void mt_reader_error(struct mt_job_reader *reader, enum mt_reason reason, const char *pointer,
                      const char *suggestion, const char *format, ...)
 {
@@ -42,7 +26,7 @@ void mt_reader_error(struct mt_job_reader *reader, enum mt_reason reason, const 
     const struct mt_job_error item = {.pointer = pointer,
                                       .detail = format_text(reader, format, arguments),
                                       .suggestion = suggestion,
-                                      .line = find_line(reader->context->lines, pointer),
+                                      .line = mt_lines_find_around(reader->context->lines, pointer),
                                       .reason = reason};
     va_end(arguments);
     mt_job_errors_add(reader->errors, &item, &reader->out_of_memory);

@@ -38,20 +38,16 @@ static const char usage[] =
     "Exit: 0 there is something to learn, 64 usage, 65 bad data or model, 78 bad job document.\n";
 
 enum {
-    OPTION_CONFIG = 256,
-    OPTION_SHOW,
+    OPTION_SHOW = 256,
     OPTION_ROWS,
-    OPTION_DATA_PATH,
-    OPTION_SET,
     OPTION_JSON,
 };
 
 static const struct option long_options[] = {
-    {"config", required_argument, NULL, OPTION_CONFIG},
+    {"config", required_argument, NULL, MT_JOB_OPTION_CONFIG},
     {"show", required_argument, NULL, OPTION_SHOW},
     {"rows", required_argument, NULL, OPTION_ROWS},
-    {"data-path", required_argument, NULL, OPTION_DATA_PATH},
-    {"set", required_argument, NULL, OPTION_SET},
+    MT_JOB_OPTIONS_CHANGES,
     {"json", no_argument, NULL, OPTION_JSON},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -66,24 +62,15 @@ struct command {
 /* 0, or the exit code after a complaint. */
 static int parse(int argc, char **argv, struct command *command)
 {
+    int code;
     for (int option; (option = mt_cli_option(argc, argv, "h", long_options)) != -1;) {
         switch (option) {
-        case OPTION_CONFIG:
-            command->job.file = optarg;
-            break;
         case OPTION_SHOW:
             if (!mt_cli_number("--show", optarg, 0, MT_PREVIEW_MAX_SHOW, &command->show))
                 return mt_reason_exit_code(MT_REASON_USAGE);
             break;
         case OPTION_ROWS:
             if (!mt_cli_number("--rows", optarg, 1, LONG_MAX, &command->rows))
-                return mt_reason_exit_code(MT_REASON_USAGE);
-            break;
-        case OPTION_DATA_PATH:
-            command->job.data_path = optarg;
-            break;
-        case OPTION_SET:
-            if (mt_job_file_set(&command->job, "data", optarg))
                 return mt_reason_exit_code(MT_REASON_USAGE);
             break;
         case OPTION_JSON:
@@ -93,7 +80,9 @@ static int parse(int argc, char **argv, struct command *command)
             command->help = true;
             return 0;
         default:
-            return mt_reason_exit_code(MT_REASON_USAGE);
+            code = mt_job_file_option(&command->job, "data", option, optarg);
+            if (code)
+                return code;
         }
     }
     if (optind < argc && !command->job.file)

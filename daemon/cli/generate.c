@@ -199,11 +199,8 @@ static int generate(struct request *request, struct mt_error *error)
 {
     mt_autofree char *standard_input = NULL;
     mt_autofree char *folder = NULL;
-    mt_autofree char *model = NULL;
     struct mt_message messages[2];
-    int result = mt_job_find_model(request->model, &model, error);
-    if (result == 0)
-        result = mt_checkpoint_resolve(model, &folder, error);
+    int result = mt_cli_find_model(request->model, &folder, error);
     if (result == 0 && !request->prompt && !request->message)
         result = read_standard_input(&standard_input, error);
     if (result < 0)

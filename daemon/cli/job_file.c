@@ -9,12 +9,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-int mt_job_file_set(struct mt_job_file *from, const char *command, const char *assignment)
+int mt_job_file_option(struct mt_job_file *from, const char *command, int option, const char *value)
 {
-    if (from->num_sets == MT_JOB_FILE_SETS)
-        return mt_cli_usage(command, "more than %d --set; write them into the document", MT_JOB_FILE_SETS);
-    from->sets[from->num_sets++] = assignment;
-    return 0;
+    switch (option) {
+    case MT_JOB_OPTION_CONFIG:
+        from->file = value;
+        return 0;
+    case MT_JOB_OPTION_DATA_PATH:
+        from->data_path = value;
+        return 0;
+    case MT_JOB_OPTION_ALLOW_DOWNLOAD:
+        from->allow_download = true;
+        return 0;
+    case MT_JOB_OPTION_SET:
+        if (from->num_sets == MT_JOB_FILE_SETS)
+            return mt_cli_usage(command, "more than %d --set; write them into the document",
+                                MT_JOB_FILE_SETS);
+        from->sets[from->num_sets++] = value;
+        return 0;
+    default: /* complained of by mt_cli_option */
+        return mt_reason_exit_code(MT_REASON_USAGE);
+    }
 }
 
 int mt_job_file_document(const struct mt_job_file *from, json_t **document, struct mt_lines **lines)

@@ -19,8 +19,23 @@ struct mt_job_file {        /* starts as {0} */
     bool allow_download;
 };
 
-/* `--set assignment`. 0, or the exit code after a complaint. */
-int mt_job_file_set(struct mt_job_file *from, const char *command, const char *assignment);
+/* The options of job files, for a command's table of long options, which may take any of them. */
+enum {
+    MT_JOB_OPTION_CONFIG = 160, /* past all letters, before a command's own, from 256 */
+    MT_JOB_OPTION_DATA_PATH,
+    MT_JOB_OPTION_SET,
+    MT_JOB_OPTION_ALLOW_DOWNLOAD,
+};
+
+#define MT_JOB_OPTIONS_CHANGES                                                                               \
+    {"data-path", required_argument, NULL, MT_JOB_OPTION_DATA_PATH},                                         \
+    {                                                                                                        \
+        "set", required_argument, NULL, MT_JOB_OPTION_SET                                                    \
+    }
+
+/* Takes one of them with its value. 0, or the exit code after a complaint, also for an option that is none of
+ * them: the last word of a command's switch. */
+int mt_job_file_option(struct mt_job_file *from, const char *command, int option, const char *value);
 
 /* The document; `*lines` (may come back NULL) are the file's. 0 or, after a complaint, the exit code. */
 int mt_job_file_document(const struct mt_job_file *from, json_t **document, struct mt_lines **lines);

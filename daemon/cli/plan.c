@@ -50,8 +50,7 @@ static const char usage[] =
     "Exit: 0 it fits, 70 it does not, 64 usage, 65 a model that is not known yet, 78 bad job document.\n";
 
 enum {
-    OPTION_SET = 256,
-    OPTION_JSON,
+    OPTION_JSON = 256,
     OPTION_PRESETS,
     OPTION_MACHINE, /* and those after it: machine_keys */
 };
@@ -66,7 +65,7 @@ static const struct {
 };
 
 static const struct option long_options[] = {
-    {"set", required_argument, NULL, OPTION_SET},
+    {"set", required_argument, NULL, MT_JOB_OPTION_SET},
     {"json", no_argument, NULL, OPTION_JSON},
     {"presets", no_argument, NULL, OPTION_PRESETS},
     {"gpu-memory", required_argument, NULL, OPTION_MACHINE},
@@ -102,18 +101,15 @@ static int take_machine(struct command *command, size_t number)
 static int parse(int argc, char **argv, struct command *command)
 {
     command->machine = json_object();
+    int code;
     for (int option; (option = mt_cli_option(argc, argv, "h", long_options)) != -1;) {
         if (option >= OPTION_MACHINE) {
-            int code = take_machine(command, (size_t)(option - OPTION_MACHINE));
+            code = take_machine(command, (size_t)(option - OPTION_MACHINE));
             if (code)
                 return code;
             continue;
         }
         switch (option) {
-        case OPTION_SET:
-            if (mt_job_file_set(&command->job, "plan", optarg))
-                return mt_reason_exit_code(MT_REASON_USAGE);
-            break;
         case OPTION_JSON:
             command->json = true;
             break;
@@ -124,7 +120,9 @@ static int parse(int argc, char **argv, struct command *command)
             command->help = true;
             return 0;
         default:
-            return mt_reason_exit_code(MT_REASON_USAGE);
+            code = mt_job_file_option(&command->job, "plan", option, optarg);
+            if (code)
+                return code;
         }
     }
     if (command->presets)

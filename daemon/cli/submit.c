@@ -51,17 +51,11 @@ static int complain_about_errors(const struct mt_response *response, const struc
         const json_t *error = json_array_get(errors, i);
         const char *pointer = json_string_value(json_object_get(error, "pointer"));
         const char *detail = json_string_value(json_object_get(error, "detail"));
-        char around[512];
-        snprintf(around, sizeof around, "%s", pointer ? pointer : "");
-        int line = lines ? mt_lines_find(lines, around) : 0;
-        for (char *slash; lines && line <= 0 && (slash = strrchr(around, '/')) != NULL;) {
-            *slash = '\0';
-            line = mt_lines_find(lines, around);
-        }
-        list.items[list.count++] = (struct mt_job_error){.pointer = pointer ? pointer : "",
-                                                         .detail = detail ? detail : "",
-                                                         .line = line,
-                                                         .reason = MT_REASON_BAD_JOB};
+        list.items[list.count++] =
+            (struct mt_job_error){.pointer = pointer ? pointer : "",
+                                  .detail = detail ? detail : "",
+                                  .line = mt_lines_find_around(lines, pointer ? pointer : ""),
+                                  .reason = MT_REASON_BAD_JOB};
     }
     int code = mt_job_file_complain(&submission->job, lines, &list);
     mt_job_errors_free(&list);
@@ -132,22 +126,13 @@ static int prepare(const struct submission *submission, json_t **document, struc
 
 static int read_options(int argc, char **argv, struct submission *submission)
 {
-    static const struct option options[] = {{"set", required_argument, NULL, 's'},
-                                            {"data-path", required_argument, NULL, 'd'},
-                                            {"wait", no_argument, NULL, 'w'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"idempotency-key", required_argument, NULL, 'k'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        MT_JOB_OPTIONS_CHANGES,           {"wait", no_argument, NULL, 'w'},
+        {"json", no_argument, NULL, 'j'}, {"idempotency-key", required_argument, NULL, 'k'},
+        {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    int code;
     for (int letter; (letter = mt_cli_option(argc, argv, "h", options)) != -1;) {
         switch (letter) {
-        case 's':
-            if (mt_job_file_set(&submission->job, argv[0], optarg))
-                return 64;
-            break;
-        case 'd':
-            submission->job.data_path = optarg;
-            break;
         case 'k':
             if (!*optarg || strpbrk(optarg, "\r\n") || strlen(optarg) > 255)
                 return mt_cli_usage(argv[0], "an idempotency key has 1 to 255 characters in one line");
@@ -163,7 +148,9 @@ static int read_options(int argc, char **argv, struct submission *submission)
             fputs(help, stdout);
             return -1;
         default:
-            return 64;
+            code = mt_job_file_option(&submission->job, argv[0], letter, optarg);
+            if (code)
+                return code;
         }
     }
     if (optind + 1 != argc)

@@ -52,26 +52,21 @@ static const char usage[] =
     "resumable, 78 bad job document.\n";
 
 enum {
-    OPTION_CONFIG = 256,
-    OPTION_DATA_PATH,
-    OPTION_OUTPUT_DIR,
+    OPTION_OUTPUT_DIR = 256,
     OPTION_RESUME,
-    OPTION_SET,
     OPTION_QUIET,
     OPTION_TRACE,
-    OPTION_ALLOW_DOWNLOAD,
 };
 
 static const struct option long_options[] = {
-    {"config", required_argument, NULL, OPTION_CONFIG},
-    {"data-path", required_argument, NULL, OPTION_DATA_PATH},
+    {"config", required_argument, NULL, MT_JOB_OPTION_CONFIG},
     {"output-dir", required_argument, NULL, OPTION_OUTPUT_DIR},
     {"output", required_argument, NULL, OPTION_OUTPUT_DIR},
     {"resume", no_argument, NULL, OPTION_RESUME},
-    {"set", required_argument, NULL, OPTION_SET},
+    MT_JOB_OPTIONS_CHANGES,
     {"quiet", no_argument, NULL, OPTION_QUIET},
     {"trace", required_argument, NULL, OPTION_TRACE},
-    {"allow-download", no_argument, NULL, OPTION_ALLOW_DOWNLOAD},
+    {"allow-download", no_argument, NULL, MT_JOB_OPTION_ALLOW_DOWNLOAD},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -85,29 +80,17 @@ struct command {
 /* 0, or the exit code after a complaint. */
 static int parse(int argc, char **argv, struct command *command)
 {
+    int code;
     for (int option; (option = mt_cli_option(argc, argv, "h", long_options)) != -1;) {
         switch (option) {
-        case OPTION_CONFIG:
-            command->job.file = optarg;
-            break;
-        case OPTION_DATA_PATH:
-            command->job.data_path = optarg;
-            break;
         case OPTION_OUTPUT_DIR:
             command->output_dir = optarg;
             break;
         case OPTION_RESUME:
             command->resume = true;
             break;
-        case OPTION_SET:
-            if (mt_job_file_set(&command->job, "train", optarg))
-                return mt_reason_exit_code(MT_REASON_USAGE);
-            break;
         case OPTION_TRACE:
             command->trace = optarg;
-            break;
-        case OPTION_ALLOW_DOWNLOAD:
-            command->job.allow_download = true;
             break;
         case OPTION_QUIET:
             command->quiet = true;
@@ -116,7 +99,9 @@ static int parse(int argc, char **argv, struct command *command)
             command->help = true;
             return 0;
         default:
-            return mt_reason_exit_code(MT_REASON_USAGE);
+            code = mt_job_file_option(&command->job, "train", option, optarg);
+            if (code)
+                return code;
         }
     }
     if (optind < argc && !command->job.file)

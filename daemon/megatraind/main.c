@@ -19,9 +19,12 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sysexits.h>
+
+#define DESCRIPTORS 65536
 
 #define MAX_POLLED 160
 
@@ -248,6 +251,17 @@ static int serve(struct mt_daemon *daemon, const char *token, int signal_fd)
     return exit_code;
 }
 
+/* A descriptor a connection, and more for who follows a log: the usual soft limit of 1024 would keep workers
+ * from being started. */
+static void allow_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= DESCRIPTORS)
+        return;
+    limit.rlim_cur = limit.rlim_max < DESCRIPTORS ? limit.rlim_max : DESCRIPTORS;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static int run(struct mt_daemon *daemon)
 {
     struct mt_error error = {0};
@@ -257,6 +271,7 @@ static int run(struct mt_daemon *daemon)
     if (read_token(&daemon->options, &token, &error) < 0 || find_worker_program(daemon, &error) < 0)
         return complain(&error, EX_CONFIG);
     check_allowed_paths(&daemon->options);
+    allow_descriptors();
     daemon->hub_cache = mt_job_hub_cache();
     daemon->ollama_store = mt_job_ollama_store();
     /* For the workers, which inherit it. */

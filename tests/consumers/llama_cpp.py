@@ -17,6 +17,7 @@ import venv
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests", "e2e", "support"))
 import consumers  # noqa: E402
+from consumers import report  # noqa: E402
 import smollm2  # noqa: E402
 
 KEPT = 64  # logits that are written down for each prompt: those of the likeliest words
@@ -86,10 +87,6 @@ def run_peer(python, model):
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     return target, json.loads(done.stdout[done.stdout.index("[{"):])
-
-
-def report(name, why):
-    print(f"not ok {name}: {why}" if why else f"ok {name}", flush=True)
 
 
 def compare(peer, ours, label):

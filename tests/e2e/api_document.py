@@ -132,7 +132,8 @@ def running_job():
     job = server.submit(state="running", model={"path": "x"})
     folder = server.job_folder(job)
     with open(os.path.join(folder, "metrics.jsonl"), "w") as file:
-        file.write('{"step": 1, "loss": 2.5, "grad_norm": 1, "time": "2026-01-31T12:00:00Z", "learning_rate": 0.1}\n')
+        for step in (1, 2):
+            file.write('{"step": %d, "loss": 2.5, "grad_norm": 1, "time": "2026-01-31T12:00:00Z", "learning_rate": 0.1}\n' % step)
     with open(os.path.join(folder, "log.jsonl"), "w") as file:
         file.write('{"time": "2026-01-31T12:00:00Z", "level": "info", "message": "m", "extra": [1]}\n')
     os.makedirs(os.path.join(folder, "checkpoints", "step-00000001"))
@@ -159,7 +160,7 @@ def every_call_answers_as_documented():
                 if body is not None:
                     check(server.ask(method.upper(), where, b"{}", {"Content-Type": "text/plain"}), operation)
                 for headers in [{"Host": "evil.example"}, {"Origin": "http://evil.example"},
-                                {"Accept": "application/json"}, {"Accept": "text/plain"},
+                                {"Accept": "application/json"}, {"Accept": "text/plain"}, {"Accept": "text/html"},
                                 {"Accept": "application/openmetrics-text"}]:
                     check(server.ask(method.upper(), where, None, headers), operation)
                 for query in ["?limit=0", "?nonsense=1", "?after=nonsense", "?follow=9"]:

@@ -283,6 +283,37 @@ def clients_that_never_read_stall_nobody():
 
 
 @case
+def followers_over_the_limit_are_refused_and_others_served():
+    job = server.submit(state="running")
+    open(os.path.join(server.job_folder(job), "log.jsonl"), "w").close()
+    links = []
+    try:
+        for _ in range(256):
+            links.append(server.connect())
+            links[-1].sendall(request(f"GET /jobs/{job}/logs?follow=1"))
+        for link in links:
+            assert b" 200 " in link.recv(4000)
+        for _ in range(20):
+            with server.connect() as link:
+                link.sendall(request(f"GET /jobs/{job}/logs?follow=1"))
+                answer = read_all(link)
+            equal((status_of(answer), b"Retry-After: 10" in answer), (503, True))
+            equal(server.get("/healthz").status, 200)
+    finally:
+        for link in links:
+            link.close()
+    deadline = time.monotonic() + 20
+    while server.get(f"/jobs/{job}/logs").status == 200 and time.monotonic() < deadline:
+        with server.connect() as link:
+            link.sendall(request(f"GET /jobs/{job}/logs?follow=1"))
+            if b" 200 " in link.recv(4000):
+                break
+        time.sleep(0.2)
+    else:
+        raise AssertionError("those that went away still count")
+
+
+@case
 def clients_that_vanish_leave_nothing_behind():
     def descriptors():
         return len(os.listdir(f"/proc/{server.process.pid}/fd"))

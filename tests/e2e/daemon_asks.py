@@ -13,9 +13,8 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from megatraind import BUILD, COUNTING_WORKER, Daemon, alive, case, equal, run_cases, until  # noqa: E402
+from megatraind import BUILD, COUNTING_WORKER, SLOWNESS, Daemon, alive, case, equal, run_cases, until  # noqa: E402
 
-SLOWNESS = 8 if os.path.basename(BUILD) in ("asan", "tsan") else 1
 QUICK_S = 1.0 * SLOWNESS
 ASKING = ("GET /models", "GET /devices", "POST /plan", "POST /datasets/preview")
 
@@ -205,6 +204,18 @@ def devices_are_looked_at_no_more_often_than_every_two_seconds():
             equal(daemon.call("GET /devices")[0], 200)
             count += 1
         assert count > 10 and 2 <= len(daemon.pids()) <= 3, (count, daemon.pids())
+
+
+@case
+def many_connections_keep_no_job_from_running():
+    with Daemon(prefix=["sh", "-c", 'ulimit -Sn 200; exec "$@"', "sh"]) as daemon:
+        links = [socket.create_connection(("127.0.0.1", daemon.port)) for _ in range(400)]
+        for link in links:
+            link.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert all(b" 200 " in link.recv(1000) for link in links)
+        daemon.wait(daemon.submit(steps=3), "completed")
+        for link in links:
+            link.close()
 
 
 @case

@@ -23,7 +23,7 @@ import time
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from megatraind import BUILD, case, cases, equal, run_cases, until  # noqa: E402
+from megatraind import BUILD, SLOWNESS, case, cases, equal, run_cases, until  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OURS = ("megatrain", "megatraind", "megatrain-worker")
@@ -31,7 +31,7 @@ SHELL = ("sh", "bash", "console", "shell")
 # Programs of others that pages may name. What of them is installed here is asked for the options.
 OTHERS = {"curl", "printf", "echo", "jq", "sudo", "systemctl", "systemd-sysusers", "systemd-tmpfiles", "apt-get", "make",
           "nvidia-smi", "git", "ulimit"}
-LIMIT_S = 60 * (8 if os.path.basename(BUILD) in ("asan", "tsan") else 1)
+LIMIT_S = 60 * SLOWNESS
 counts = {"run": 0, "checked": 0}
 
 

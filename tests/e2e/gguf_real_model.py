@@ -9,13 +9,10 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 import consumers
+from consumers import report
 import smollm2
 
 MEGATRAIN = os.path.join(consumers.BUILD, "megatrain")
-
-
-def report(name, why):
-    print(f"not ok {name}: {why}" if why else f"ok {name}", flush=True)
 
 
 def check_results(path):

@@ -5,21 +5,15 @@ The vocabularies and their vectors come with the source package of llama-cpp-pyt
 pins; it is fetched once with pip into <build>/consumers.
 """
 import os
-import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 import consumers
+from consumers import report, tokenize_lines as tokenize
 
-TOKENIZE = os.path.join(consumers.BUILD, "tests", "e2e", "tokenize_lines")
 # Kinds of other models than language models; refused by name.
 REFUSED = {"bert-bge": "bert", "nomic-bert-moe": "t5"}
-
-
-def tokenize(model, data, *options):
-    request = b"".join(b"%d\n%s" % (len(one), one) for one in data)
-    return subprocess.run([TOKENIZE, model, *options], input=request, capture_output=True)
 
 
 def check_vectors(model):
@@ -64,10 +58,6 @@ def check_saved(model):
         if again.stdout != direct.stdout:
             return f"{again.stdout!r} instead of {direct.stdout!r}"
     return None
-
-
-def report(name, why):
-    print(f"not ok {name}: {why}" if why else f"ok {name}", flush=True)
 
 
 def main():

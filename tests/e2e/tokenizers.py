@@ -16,9 +16,9 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 import consumers
+from consumers import report
 import texts
 
-TOKENIZE = os.path.join(consumers.BUILD, "tests", "e2e", "tokenize_lines")
 KINDS = os.path.join(consumers.ROOT, "tests", "unit", "text", "tokenizers")
 COUNT = int(os.environ.get("MT_TOKENIZER_TEXTS", "4000"))
 BATCH = 10000
@@ -28,8 +28,7 @@ ADDED = ["<added>", "<ls>", "<rs>", "<both>", "word", "<|end|>", "<|end|>>", "<|
 
 def tokenize(folder, data, *options):
     """The lines that the texts give."""
-    request = b"".join(b"%d\n%s" % (len(one), one) for one in data)
-    done = subprocess.run([TOKENIZE, folder, *options], input=request, capture_output=True)
+    done = consumers.tokenize_lines(folder, data, *options)
     if done.returncode:
         return "tokenize_lines: " + done.stderr.decode(errors="replace").strip()
     return done.stdout.decode().split("\n")[:-1]
@@ -51,10 +50,6 @@ def compare(name, folder, expected_of, added, utf8_only=False, special=False):
                 return f"{one!r} gives {line} instead of {ids}"
         done += len(data)
     return None
-
-
-def report(name, why):
-    print(f"not ok {name}: {why}" if why else f"ok {name}", flush=True)
 
 
 def check_json(kind):

@@ -6,43 +6,11 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
-import traceback
 
-BUILD = os.environ.get("MT_BUILD", "build")
-# Bounds on time are for the plain build.
-SLOWNESS = 8 if os.path.basename(BUILD.rstrip("/")) in ("asan", "tsan") else 1
+from megatraind import BUILD, SLOWNESS, case, equal, run_cases  # noqa: F401  (tests take them from here)
+
 UNKNOWN_ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
-
-cases = []
-
-
-def case(function):
-    """A test; its name is its claim."""
-    cases.append(function)
-    return function
-
-
-def run_cases():
-    failed = False
-    for function in cases:
-        name = function.__name__.replace("_", " ")
-        try:
-            function()
-            print("ok", name, flush=True)
-        except Exception as fault:  # each case stands alone
-            failed = True
-            traceback.print_exc()
-            why = str(fault).replace("\n", " ")[:300] or type(fault).__name__
-            print(f"not ok {name}: {why}", flush=True)
-    sys.exit(1 if failed else 0)
-
-
-def equal(found, wanted):
-    if found != wanted:
-        raise AssertionError(f"found {found!r}, wanted {wanted!r}")
-
 
 class Answer:
     def __init__(self, status, headers, body):

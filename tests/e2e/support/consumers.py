@@ -13,6 +13,18 @@ BUILD = os.environ.get("MT_BUILD", os.path.join(ROOT, "build"))
 CONSUMERS = os.path.join(BUILD, "consumers")
 
 
+def report(name, why):
+    """The line of a case; `why` is what is wrong, or nothing."""
+    print(f"not ok {name}: {why}" if why else f"ok {name}", flush=True)
+
+
+def tokenize_lines(model, data, *options):
+    """The process that has tokenized these pieces of bytes with the tokenizer of a folder or GGUF file."""
+    request = b"".join(b"%d\n%s" % (len(one), one) for one in data)
+    return subprocess.run([os.path.join(BUILD, "tests", "e2e", "tokenize_lines"), model, *options], input=request,
+                          capture_output=True)
+
+
 def requirement(name):
     """The pinned "name==version"."""
     with open(os.path.join(ROOT, "tests", "requirements.txt"), encoding="utf-8") as file:

@@ -1,0 +1,28 @@
+/* Pages for people: no script, nothing from elsewhere, and a policy that says so to the browser. */
+#ifndef MT_API_HTML_H
+#define MT_API_HTML_H
+
+#include "api/request.h"
+#include "api/text.h"
+
+#include <jansson.h>
+
+/* Down to the opened <main>. `title` is escaped. `refresh_seconds` > 0: the browser asks again by itself. */
+void mt_html_begin(struct mt_text *text, const char *title, int refresh_seconds);
+/* Ends the page and answers with it; takes `text` over. */
+void mt_html_reply(struct mt_request *request, struct mt_text *text);
+
+/* The words of a text value, escaped; "" for any other. */
+void mt_html_words(struct mt_text *text, const json_t *words);
+/* Four significant digits or whole, from 1000 on; an integer whole; "–" where there is none. */
+void mt_html_number(struct mt_text *text, const json_t *value);
+/* "3 h 12 min" */
+void mt_html_seconds(struct mt_text *text, double seconds);
+/* "1.5 GiB" */
+void mt_html_bytes(struct mt_text *text, const json_t *bytes);
+/* A state, with its colour. */
+void mt_html_state(struct mt_text *text, const json_t *job);
+/* A bar and "step of steps". */
+void mt_html_progress(struct mt_text *text, const json_t *job);
+
+#endif

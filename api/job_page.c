@@ -1,0 +1,211 @@
+/* job_page.c: all that is known of a job: progress, curve, checkpoints, the end of its log, its document. */
+#include "api/job_page.h"
+
+#include "api/curve.h"
+#include "api/html.h"
+#include "api/job_files.h"
+#include "api/rows.h"
+#include "api/server.h"
+#include "core/base/cleanup.h"
+
+#include <string.h>
+
+#define REFRESH_SECONDS 5
+#define LOG_BYTES ((off_t)16 << 10)
+#define MOST_CHECKPOINTS 50
+
+static bool is_one_of(const json_t *job, const char *states)
+{
+    const char *state = json_string_value(json_object_get(job, "state"));
+    return state && strstr(states, state);
+}
+
+static void fact_begin(struct mt_text *text, const char *name)
+{
+    mt_text_printf(text, "<div><dt>%s<dd>", name);
+}
+
+static void number_fact(struct mt_text *text, const json_t *progress, const char *key, const char *name)
+{
+    const json_t *value = json_object_get(progress, key);
+    if (!json_is_number(value))
+        return;
+    fact_begin(text, name);
+    mt_html_number(text, value);
+    mt_text_puts(text, "</div>\n");
+}
+
+static void words_fact(struct mt_text *text, const json_t *object, const char *key, const char *name)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_string(value))
+        return;
+    fact_begin(text, name);
+    mt_html_words(text, value);
+    mt_text_puts(text, "</div>\n");
+}
+
+static void facts(struct mt_text *text, const json_t *job)
+{
+    const json_t *progress = json_object_get(job, "progress"),
+                 *eta = json_object_get(progress, "eta_seconds");
+    mt_text_puts(text, "<div class=card>");
+    mt_html_progress(text, job);
+    mt_text_puts(text, "<dl>");
+    words_fact(text, progress, "phase", "phase");
+    if (json_is_number(eta) && is_one_of(job, "running starting")) {
+        fact_begin(text, "left");
+        mt_html_seconds(text, json_number_value(eta));
+        mt_text_puts(text, "</div>");
+    }
+    number_fact(text, progress, "loss", "loss");
+    number_fact(text, progress, "val_loss", "validation loss");
+    number_fact(text, progress, "learning_rate", "learning rate");
+    number_fact(text, progress, "grad_norm", "gradient norm");
+    number_fact(text, progress, "epoch", "epoch");
+    number_fact(text, progress, "tokens_per_second", "tokens/s");
+    number_fact(text, progress, "step_seconds", "seconds a step");
+    number_fact(text, progress, "trained_tokens", "tokens trained");
+    number_fact(text, progress, "skipped_steps", "steps skipped");
+    words_fact(text, job, "device", "device");
+    number_fact(text, job, "attempt", "attempt");
+    number_fact(text, job, "priority", "priority");
+    words_fact(text, job, "created_at", "created");
+    words_fact(text, job, "started_at", "started");
+    words_fact(text, job, "finished_at", "ended");
+    mt_text_puts(text, "</dl></div>\n");
+}
+
+static void fault(struct mt_text *text, const json_t *job)
+{
+    const json_t *error = json_object_get(job, "error"), *reason = json_object_get(job, "reason");
+    if (!json_is_object(error) && !json_is_string(reason))
+        return;
+    mt_text_puts(text, json_is_object(error) ? "<div class=bad>" : "<div>");
+    if (json_is_string(reason)) {
+        mt_text_puts(text, "Reason: <code>");
+        mt_html_words(text, reason);
+        mt_text_puts(text, "</code> ");
+    }
+    mt_html_words(text, json_object_get(error, "message"));
+    if (json_is_string(json_object_get(error, "detail"))) {
+        mt_text_puts(text, "<pre>");
+        mt_html_words(text, json_object_get(error, "detail"));
+        mt_text_puts(text, "</pre>");
+    }
+    mt_text_puts(text, "</div>\n");
+}
+
+/* What the state allows, as commands: the page itself changes nothing. */
+static void commands(struct mt_text *text, const json_t *job)
+{
+    static const struct {
+        const char *states, *command;
+    } known[] = {{"queued starting running", "pause"},
+                 {"paused failed", "resume"},
+                 {"queued starting running paused", "cancel"}};
+    const char *separator = "<p>In a terminal: ";
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (!is_one_of(job, known[i].states))
+            continue;
+        mt_text_printf(text, "%s<code>megatrain %s ", separator, known[i].command);
+        mt_html_words(text, json_object_get(job, "id"));
+        mt_text_puts(text, "</code>");
+        separator = " \xc2\xb7 ";
+    }
+    if (*separator == ' ')
+        mt_text_puts(text, "</p>\n");
+}
+
+static void checkpoints(struct mt_text *text, const char *folder)
+{
+    mt_autojson json_t *list = mt_job_checkpoint_list(folder);
+    size_t i;
+    json_t *item;
+    mt_text_puts(text, "<h2>Checkpoints</h2>\n");
+    if (json_array_size(list) == 0) {
+        mt_text_puts(text, "<p>None yet.</p>\n");
+        return;
+    }
+    mt_text_puts(
+        text, "<div class=t><table>\n<tr><th scope=col class=n>Step<th scope=col class=n>Loss<th scope=col "
+              "class=n>Size<th scope=col>Folder</tr>\n");
+    json_array_foreach(list, i, item)
+    {
+        if (i == MOST_CHECKPOINTS)
+            break;
+        mt_text_puts(text, "<tr><td class=n>");
+        mt_html_number(text, json_object_get(item, "step"));
+        mt_text_puts(text, "<td class=n>");
+        mt_html_number(text, json_object_get(item, "loss"));
+        mt_text_puts(text, "<td class=n>");
+        mt_html_bytes(text, json_object_get(item, "bytes"));
+        mt_text_puts(text, json_is_true(json_object_get(item, "verified")) ? "<td><code>"
+                                                                           : "<td>(not whole) <code>");
+        mt_html_words(text, json_object_get(item, "path"));
+        mt_text_puts(text, "</code></tr>\n");
+    }
+    mt_text_puts(text, "</table></div>\n");
+}
+
+static void log_end(struct mt_text *text, const char *folder)
+{
+    struct mt_rows rows;
+    struct mt_row row;
+    mt_text_puts(text, "<h2>Log, its end</h2>\n<pre>");
+    if (mt_rows_open(&rows, folder, "log.jsonl") == 0) {
+        mt_rows_seek_tail(&rows, LOG_BYTES);
+        while (mt_rows_next(&rows, &row)) {
+            mt_html_words(text, json_object_get(row.value, "time"));
+            mt_text_puts(text, "  ");
+            mt_html_words(text, json_object_get(row.value, "level"));
+            mt_text_puts(text, "  ");
+            mt_html_words(text, json_object_get(row.value, "message"));
+            mt_text_puts(text, "\n");
+            json_decref(row.value);
+        }
+        mt_rows_close(&rows);
+    }
+    mt_text_puts(text, "</pre>\n");
+}
+
+static void document(struct mt_text *text, const json_t *job)
+{
+    mt_autofree char *config =
+        json_dumps(json_object_get(job, "config"), JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    mt_text_puts(text, "<details><summary>The job document, as it runs</summary>\n<pre>");
+    mt_text_html(text, config ? config : "");
+    mt_text_puts(text, "</pre></details>\n");
+}
+
+void mt_job_page(struct mt_request *request, const json_t *job)
+{
+    const struct mt_control *control = request->listener->api->control;
+    mt_autofree char *folder = control->job_folder(control->context, request->path_value);
+    const char *name = json_string_value(json_object_get(job, "name"));
+    struct mt_text text = {0};
+    mt_html_begin(&text, name ? name : request->path_value,
+                  is_one_of(job, "queued starting running") ? REFRESH_SECONDS : 0);
+    mt_text_puts(&text, "<p><a href=\"/\">All jobs</a></p>\n<h1>");
+    mt_text_html(&text, name ? name : request->path_value);
+    mt_text_puts(&text, " ");
+    mt_html_state(&text, job);
+    mt_text_puts(&text, "</h1>\n<p><code>");
+    mt_text_html(&text, request->path_value);
+    mt_text_puts(&text, "</code></p>\n");
+    fault(&text, job);
+    facts(&text, job);
+    commands(&text, job);
+    if (folder) {
+        struct mt_text curve = {0};
+        if (mt_curve_draw(&curve, folder, false)) {
+            mt_text_puts(&text, "<h2>Loss</h2>\n");
+            mt_text_append(&text, curve.data, curve.bytes);
+        }
+        mt_text_free(&curve);
+        checkpoints(&text, folder);
+        log_end(&text, folder);
+    }
+    document(&text, job);
+    mt_html_reply(request, &text);
+}
