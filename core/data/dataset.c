@@ -372,7 +372,7 @@ int mt_dataset_fill_sequence(const struct mt_dataset *dataset, bool validation, 
         r = read_range(dataset, packs, members[k], &range, error);
         if (r == 0 && range.tokens > sequence->tokens - at) /* longer than when its room was made */
             r = mt_bulk_spoilt(ranges, error);
-        if (r < 0)
+        if (r != 0)
             return r;
         if (k == 0)
             sequence->row = range.row;

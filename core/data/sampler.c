@@ -284,7 +284,7 @@ int mt_sampler_next(struct mt_sampler *sampler, struct mt_batch **result, struct
         r = allocate(sampler, count, &batch, error);
     if (r == 0)
         r = fill(sampler, batch, error);
-    if (r < 0) {
+    if (r != 0) {
         mt_batch_free(batch);
         return r;
     }
