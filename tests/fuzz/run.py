@@ -6,6 +6,7 @@ kept. Ends with 1 when a target found an input that it could not bear; the input
 """
 import argparse
 import glob
+import json
 import os
 import random
 import re
@@ -17,7 +18,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "tests", "e2e", "support"))
 BUILD = os.environ.setdefault("MT_BUILD", os.path.join(ROOT, "build", "fuzz"))
 import consumers  # noqa: E402
-LENGTHS = {"gguf": 70000, "sentencepiece": 40000, "parquet": 20000, "arrow": 20000, "csv": 4096}
+LENGTHS = {"gguf": 70000, "sentencepiece": 40000, "parquet": 20000, "arrow": 20000, "csv": 4096, "tokenizer": 20000,
+           "template": 20000}
 WORDS = "the cat sat on a mat and then it ran off to see what dogs do".split()
 
 
@@ -73,6 +75,19 @@ def seeds_sentencepiece(folder):
                 sentencepiece.SentencePieceTrainer.train(
                     sentence_iterator=iter(lines), model_writer=file, model_type=kind, hard_vocab_limit=False, minloglevel=2,
                     vocab_size=340 if options else 60, user_defined_symbols=["<mark>"], **options)
+
+
+def seeds_tokenizer(folder):
+    for path in glob.glob(os.path.join(ROOT, "tests", "unit", "text", "tokenizers", "*", "tokenizer.json")):
+        shutil.copy(path, os.path.join(folder, os.path.basename(os.path.dirname(path))))
+
+
+def seeds_template(folder):
+    with open(os.path.join(ROOT, "tests", "golden", "jinja", "cases.json"), encoding="utf-8") as file:
+        cases = json.load(file)["cases"]
+    for i, case in enumerate(cases):
+        with open(os.path.join(folder, str(i)), "w", encoding="utf-8") as file:
+            file.write(case["template"])
 
 
 def make_seeds(kind, folder):

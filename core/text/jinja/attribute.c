@@ -30,7 +30,7 @@ static struct mt_jvalue *type_attribute(struct mt_jrun *run, struct mt_jvalue *o
     case MT_J_JOINER:
         return mt_jcycler_attribute(run, object, text);
     case MT_J_NAMESPACE:
-        return mt_jdict_get(object->dict, name);
+        return mt_jdict_get(run, object->dict, name);
     case MT_J_FUNCTION:
     case MT_J_METHOD:
     case MT_J_MACRO:
@@ -66,7 +66,7 @@ static struct mt_jvalue *own_item(struct mt_jrun *run, struct mt_jvalue *object,
     size_t index, count;
     switch (object->kind) {
     case MT_J_DICT:
-        return mt_jdict_get(object->dict, key);
+        return mt_jdict_get(run, object->dict, key);
     case MT_J_LIST:
     case MT_J_TUPLE:
         return whole_index(key, object->list->count, &index) ? object->list->items[index] : NULL;

@@ -1,5 +1,5 @@
 /* Hashes, equality, order and containment, as Python has them. */
-#include "core/text/jinja/run.h"
+#include "core/text/jinja/methods.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,8 +21,10 @@ static uint64_t hash_integer(int64_t integer)
     return hash ^ hash >> 32;
 }
 
-static bool hash_at(const struct mt_jvalue *value, unsigned depth, uint64_t *hash)
+static bool hash_at(struct mt_jrun *run, const struct mt_jvalue *value, unsigned depth, uint64_t *hash)
 {
+    if (!mt_jwork(run, mt_jis_text(value) ? value->text.bytes : MT_J_STEP_BYTES))
+        return false;
     switch (value->kind) {
     case MT_J_TEXT:
     case MT_J_WIDE:
@@ -50,7 +52,7 @@ static bool hash_at(const struct mt_jvalue *value, unsigned depth, uint64_t *has
             return false;
         for (size_t i = 0; i < value->list->count; i++) {
             uint64_t item;
-            if (!hash_at(value->list->items[i], depth + 1, &item))
+            if (!hash_at(run, value->list->items[i], depth + 1, &item))
                 return false;
             *hash = *hash * 31 + item;
         }
@@ -67,9 +69,9 @@ static bool hash_at(const struct mt_jvalue *value, unsigned depth, uint64_t *has
     }
 }
 
-bool mt_jhash(const struct mt_jvalue *value, uint64_t *hash)
+bool mt_jhash(struct mt_jrun *run, const struct mt_jvalue *value, uint64_t *hash)
 {
-    return hash_at(value, 0, hash);
+    return hash_at(run, value, 0, hash);
 }
 
 /* Exact: a long double holds every 64-bit integer and every double. */
@@ -88,15 +90,17 @@ static int compare_texts(struct mt_jslice a, struct mt_jslice b)
     return order ? order : a.bytes < b.bytes ? -1 : a.bytes > b.bytes;
 }
 
-static bool equal_at(const struct mt_jvalue *a, const struct mt_jvalue *b, unsigned depth);
+static bool equal_at(struct mt_jrun *run, const struct mt_jvalue *a, const struct mt_jvalue *b,
+                     unsigned depth);
 
-static bool equal_dicts(const struct mt_jdict *a, const struct mt_jdict *b, unsigned depth)
+static bool equal_dicts(struct mt_jrun *run, const struct mt_jdict *a, const struct mt_jdict *b,
+                        unsigned depth)
 {
     if (a->count != b->count)
         return false;
     for (size_t i = 0; i < a->count; i++) {
-        const struct mt_jvalue *other = mt_jdict_get(b, a->entries[i].key);
-        if (!other || !equal_at(a->entries[i].value, other, depth + 1))
+        const struct mt_jvalue *other = mt_jdict_get(run, b, a->entries[i].key);
+        if (!other || !equal_at(run, a->entries[i].value, other, depth + 1))
             return false;
     }
     return true;
@@ -110,8 +114,12 @@ static bool is_float(const struct mt_jvalue *wide, double number)
     return (size_t)length == wide->text.bytes && memcmp(digits, wide->text.data, wide->text.bytes) == 0;
 }
 
-static bool equal_at(const struct mt_jvalue *a, const struct mt_jvalue *b, unsigned depth)
+static bool equal_at(struct mt_jrun *run, const struct mt_jvalue *a, const struct mt_jvalue *b,
+                     unsigned depth)
 {
+    const bool texts = mt_jis_text(a) && mt_jis_text(b) && a->text.bytes == b->text.bytes;
+    if (!mt_jwork(run, MT_J_STEP_BYTES + (texts ? a->text.bytes : 0)))
+        return false;
     if (mt_jis_number(a) && mt_jis_number(b)) {
         bool unordered;
         return compare_numbers(a, b, &unordered) == 0 && !unordered;
@@ -135,11 +143,11 @@ static bool equal_at(const struct mt_jvalue *a, const struct mt_jvalue *b, unsig
             return false;
         for (size_t i = 0; i < a->list->count; i++)
             if (a->list->items[i] != b->list->items[i] &&
-                !equal_at(a->list->items[i], b->list->items[i], depth + 1))
+                !equal_at(run, a->list->items[i], b->list->items[i], depth + 1))
                 return false;
         return true;
     case MT_J_DICT:
-        return equal_dicts(a->dict, b->dict, depth);
+        return equal_dicts(run, a->dict, b->dict, depth);
     case MT_J_RANGE:
         return a->range->count == b->range->count &&
                (!a->range->count || (a->range->start == b->range->start &&
@@ -149,9 +157,9 @@ static bool equal_at(const struct mt_jvalue *a, const struct mt_jvalue *b, unsig
     }
 }
 
-bool mt_jequal(const struct mt_jvalue *a, const struct mt_jvalue *b)
+bool mt_jequal(struct mt_jrun *run, const struct mt_jvalue *a, const struct mt_jvalue *b)
 {
-    return equal_at(a, b, 0);
+    return equal_at(run, a, b, 0);
 }
 
 bool mt_jcompare(struct mt_jrun *run, struct mt_jvalue *a, struct mt_jvalue *b, int *order, bool *unordered)
@@ -169,12 +177,12 @@ bool mt_jcompare(struct mt_jrun *run, struct mt_jvalue *a, struct mt_jvalue *b, 
         return mt_jfail_unsupported(run, "the order of whole numbers of more than 64 bits is not supported");
     if (mt_jis_text(a) && mt_jis_text(b)) {
         *order = compare_texts(a->text, b->text);
-        return true;
+        return mt_jwork(run, a->text.bytes < b->text.bytes ? a->text.bytes : b->text.bytes);
     }
     if (a->kind == b->kind && (mt_jis(a, MT_J_LIST) || mt_jis(a, MT_J_TUPLE))) {
         const struct mt_jlist *x = a->list, *y = b->list;
         for (size_t i = 0; i < x->count && i < y->count; i++) {
-            if (mt_jequal(x->items[i], y->items[i]))
+            if (mt_jequal(run, x->items[i], y->items[i]))
                 continue;
             if (!mt_jenter(run))
                 return false;
@@ -195,7 +203,7 @@ static bool contains_item(struct mt_jrun *run, struct mt_jvalue *container, stru
     if (!mt_jiterate(run, container, &iterator))
         return false;
     for (struct mt_jvalue *other; !*found && (other = mt_jnext(run, &iterator));)
-        *found = other == item || mt_jequal(other, item);
+        *found = other == item || mt_jequal(run, other, item);
     return !run->failed;
 }
 
@@ -207,14 +215,15 @@ bool mt_jcontains(struct mt_jrun *run, struct mt_jvalue *container, struct mt_jv
         if (mt_jis(item, MT_J_UNDEFINED) || !mt_jis_text(item))
             return mt_jfail(run, "`in` of a text needs a text on its left, not a value of type %s",
                             mt_jtype(item));
-        *found = !item->text.bytes ||
-                 memmem(container->text.data, container->text.bytes, item->text.data, item->text.bytes);
-        return mt_jwork(run, container->text.bytes);
+        if (!mt_jfind_work(run, container->text.bytes, item->text.bytes, false))
+            return false;
+        *found = mt_jfind_text(container->text, item->text, false) != SIZE_MAX;
+        return true;
     case MT_J_DICT: {
         uint64_t hash;
-        if (!mt_jhash(item, &hash))
+        if (!mt_jhash(run, item, &hash))
             return mt_jfail(run, "a value of type %s can't be the key of a dict", mt_jtype(item));
-        *found = mt_jdict_get(container->dict, item);
+        *found = mt_jdict_get(run, container->dict, item);
         return true;
     }
     case MT_J_RANGE: {

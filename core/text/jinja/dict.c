@@ -15,26 +15,28 @@ struct mt_jdict *mt_jdict_new(struct mt_jrun *run, size_t capacity)
     return dict;
 }
 
-static bool same_key(const struct mt_jentry *entry, const struct mt_jvalue *key, uint64_t hash)
+static bool same_key(struct mt_jrun *run, const struct mt_jentry *entry, const struct mt_jvalue *key,
+                     uint64_t hash)
 {
     if (entry->hash != hash)
         return false;
     if (mt_jis_text(key) && mt_jis_text(entry->key))
         return key->text.bytes == entry->key->text.bytes &&
                memcmp(key->text.data, entry->key->text.data, key->text.bytes) == 0;
-    return mt_jequal(entry->key, key);
+    return mt_jequal(run, entry->key, key);
 }
 
-static struct mt_jentry *find(const struct mt_jdict *dict, const struct mt_jvalue *key, uint64_t hash)
+static struct mt_jentry *find(struct mt_jrun *run, const struct mt_jdict *dict, const struct mt_jvalue *key,
+                              uint64_t hash)
 {
     if (!dict->index) {
         for (size_t i = 0; i < dict->count; i++)
-            if (same_key(&dict->entries[i], key, hash))
+            if (same_key(run, &dict->entries[i], key, hash))
                 return &dict->entries[i];
         return NULL;
     }
     for (size_t at = hash & (dict->index_size - 1); dict->index[at]; at = (at + 1) & (dict->index_size - 1))
-        if (same_key(&dict->entries[dict->index[at] - 1], key, hash))
+        if (same_key(run, &dict->entries[dict->index[at] - 1], key, hash))
             return &dict->entries[dict->index[at] - 1];
     return NULL;
 }
@@ -79,9 +81,9 @@ static bool grow_index(struct mt_jrun *run, struct mt_jdict *dict)
 bool mt_jdict_put(struct mt_jrun *run, struct mt_jdict *dict, struct mt_jvalue *key, struct mt_jvalue *value)
 {
     uint64_t hash;
-    if (!mt_jhash(key, &hash))
+    if (!mt_jhash(run, key, &hash))
         return mt_jfail(run, "a value of type %s can't be the key of a dict", mt_jtype(key));
-    struct mt_jentry *entry = find(dict, key, hash);
+    struct mt_jentry *entry = find(run, dict, key, hash);
     if (entry) {
         entry->value = value;
         return true;
@@ -107,15 +109,16 @@ bool mt_jdict_put_text(struct mt_jrun *run, struct mt_jdict *dict, struct mt_jsl
     return key_value && mt_jdict_put(run, dict, key_value, value);
 }
 
-struct mt_jvalue *mt_jdict_get(const struct mt_jdict *dict, const struct mt_jvalue *key)
+struct mt_jvalue *mt_jdict_get(struct mt_jrun *run, const struct mt_jdict *dict, const struct mt_jvalue *key)
 {
     uint64_t hash;
-    const struct mt_jentry *entry = dict->count && mt_jhash(key, &hash) ? find(dict, key, hash) : NULL;
+    const struct mt_jentry *entry =
+        dict->count && mt_jhash(run, key, &hash) ? find(run, dict, key, hash) : NULL;
     return entry ? entry->value : NULL;
 }
 
-struct mt_jvalue *mt_jdict_get_text(const struct mt_jdict *dict, struct mt_jslice key)
+struct mt_jvalue *mt_jdict_get_text(struct mt_jrun *run, const struct mt_jdict *dict, struct mt_jslice key)
 {
     const struct mt_jvalue value = {.kind = MT_J_TEXT, .text = key};
-    return mt_jdict_get(dict, &value);
+    return mt_jdict_get(run, dict, &value);
 }

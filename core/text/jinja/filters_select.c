@@ -22,7 +22,7 @@ FILTER(attr)
         return NULL;
     if (!mt_jis_text(name))
         return mt_jfail(run, "attr needs a text, not a value of type %s", mt_jtype(name));
-    if (mt_jis(value, MT_J_DICT) && mt_jdict_get(value->dict, name)) {
+    if (mt_jis(value, MT_J_DICT) && mt_jdict_get(run, value->dict, name)) {
         /* An attribute only, never an item. */
         struct mt_jvalue *method = mt_jdict_method(run, value, name->text);
         return method || run->failed ? method : mt_jundefined_name(run, value, name);

@@ -160,7 +160,7 @@ FILTER(groupby)
     if (!keys || !mt_jsort(run, keys, list->list->items, list->list->count, false))
         return NULL;
     for (size_t i = 0; i < list->list->count; i++) {
-        if (!group || !mt_jequal(keys[i], group_key)) {
+        if (!group || !mt_jequal(run, keys[i], group_key)) {
             group_key = keys[i];
             group = mt_jlist_new(run, MT_J_LIST, 0);
             struct mt_jvalue *grouper = mt_jattribute_path(run, list->list->items[i], given[0], absent);

@@ -66,10 +66,12 @@ FILTER(trim)
 {
     static const char *const names[] = {"chars"};
     struct mt_jvalue *characters, *text = mt_jsoft_str(run, value);
-    if (!text || !mt_jbind(run, "trim", args, names, 1, 0, &characters) || !mt_jwork(run, text->text.bytes))
+    if (!text || !mt_jbind(run, "trim", args, names, 1, 0, &characters))
         return NULL;
     if (mt_jgiven(characters) && !mt_jis_text(characters))
         return mt_jfail(run, "trim needs a text, not a value of type %s", mt_jtype(characters));
+    if (!mt_jfind_work(run, text->text.bytes, mt_jgiven(characters) ? characters->text.bytes : 1, true))
+        return NULL;
     const struct mt_jslice trimmed =
         mt_jtrim(text->text, mt_jgiven(characters) ? &characters->text : NULL, true, true);
     return mt_jtext_of(run, trimmed, text->markup);

@@ -310,7 +310,7 @@ static struct mt_jvalue *named_argument(struct mt_jrun *run, const struct fields
                                         struct mt_jslice name)
 {
     if (fields->mapping) {
-        struct mt_jvalue *value = mt_jdict_get_text(fields->mapping->dict, name);
+        struct mt_jvalue *value = mt_jdict_get_text(run, fields->mapping->dict, name);
         if (value)
             return value;
     }

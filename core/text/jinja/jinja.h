@@ -33,7 +33,7 @@ bool mt_jinja_marks_generation(const struct mt_jinja_template *template);
 bool mt_jinja_reads(const struct mt_jinja_template *template, const char *name);
 
 struct mt_jinja_limits {
-    size_t steps;        /* nodes evaluated, and 64 bytes of text walked over count as one */
+    size_t steps;        /* nodes evaluated, and 16 bytes of text walked over count as one */
     size_t memory_bytes; /* all values and texts made on the way */
     size_t output_bytes; /* any one text */
     unsigned depth;      /* of expressions and statements inside one another, through macros */

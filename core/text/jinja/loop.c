@@ -194,7 +194,7 @@ static struct mt_jvalue *changed(struct mt_jrun *run, struct mt_jvalue *self, co
             return NULL;
     if (!values)
         return NULL;
-    const bool same = self->loop->last_changed && mt_jequal(self->loop->last_changed, values);
+    const bool same = self->loop->last_changed && mt_jequal(run, self->loop->last_changed, values);
     self->loop->last_changed = values;
     return mt_jbool(!same);
 }

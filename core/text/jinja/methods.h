@@ -23,6 +23,9 @@ bool mt_jneed_text(struct mt_jrun *run, const char *what, const struct mt_jvalue
 bool mt_jneed_integer(struct mt_jrun *run, const char *what, const struct mt_jvalue *value, int64_t *integer);
 /* Where the first (or last) such part of a text begins; SIZE_MAX where there is none. */
 size_t mt_jfind_text(struct mt_jslice text, struct mt_jslice part, bool last);
+/* Counts the work of finding a part, or of looking at each of so many bytes so often: from the end, and for
+ * characters to strip, the one for each of the other. */
+bool mt_jfind_work(struct mt_jrun *run, size_t bytes, size_t part_bytes, bool each);
 
 /* The methods of str that stand in files of their own; each ends with NULLs. */
 extern const struct mt_jmethod_name mt_jcase_methods[];

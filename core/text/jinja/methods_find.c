@@ -47,7 +47,8 @@ static struct mt_jvalue *find_in(struct mt_jrun *run, struct mt_jvalue *self, co
     size_t first;
     bool possible;
     if (!mt_jpositional(run, "find", args, 1, 3, given) || !mt_jneed_text(run, "find", given[0]) ||
-        !window(run, self, given[1], given[2], &text, &first, &possible) || !mt_jwork(run, text.bytes))
+        !window(run, self, given[1], given[2], &text, &first, &possible) ||
+        !mt_jfind_work(run, text.bytes, given[0]->text.bytes, last))
         return NULL;
     const size_t at = possible ? mt_jfind_text(text, given[0]->text, last) : SIZE_MAX;
     if (at != SIZE_MAX)
@@ -82,7 +83,8 @@ static struct mt_jvalue *count_of(struct mt_jrun *run, struct mt_jvalue *self, c
     size_t first, at;
     bool possible;
     if (!mt_jpositional(run, "count", args, 1, 3, given) || !mt_jneed_text(run, "count", given[0]) ||
-        !window(run, self, given[1], given[2], &text, &first, &possible) || !mt_jwork(run, text.bytes))
+        !window(run, self, given[1], given[2], &text, &first, &possible) ||
+        !mt_jfind_work(run, text.bytes, given[0]->text.bytes, false))
         return NULL;
     if (!possible)
         return mt_jint(run, 0);
@@ -115,11 +117,12 @@ static struct mt_jvalue *affix_test(struct mt_jrun *run, struct mt_jvalue *self,
         !window(run, self, given[1], given[2], &text, &first, &possible))
         return NULL;
     if (!mt_jis(given[0], MT_J_TUPLE))
-        return mt_jneed_text(run, what, given[0])
+        return mt_jneed_text(run, what, given[0]) && mt_jwork(run, given[0]->text.bytes)
                    ? mt_jbool(possible && has_affix(text, given[0]->text, suffix))
                    : NULL;
     for (size_t i = 0; i < given[0]->list->count; i++) {
-        if (!mt_jneed_text(run, what, given[0]->list->items[i]))
+        if (!mt_jneed_text(run, what, given[0]->list->items[i]) ||
+            !mt_jwork(run, MT_J_STEP_BYTES + given[0]->list->items[i]->text.bytes))
             return NULL;
         if (possible && has_affix(text, given[0]->list->items[i]->text, suffix))
             return mt_jbool(true);

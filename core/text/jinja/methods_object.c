@@ -26,9 +26,9 @@ static struct mt_jvalue *get(struct mt_jrun *run, struct mt_jvalue *self, const 
     uint64_t hash;
     if (!mt_jpositional(run, "get", args, 1, 2, given))
         return NULL;
-    if (!mt_jhash(given[0], &hash))
+    if (!mt_jhash(run, given[0], &hash))
         return mt_jfail(run, "a value of type %s can't be the key of a dict", mt_jtype(given[0]));
-    struct mt_jvalue *value = mt_jdict_get(self->dict, given[0]);
+    struct mt_jvalue *value = mt_jdict_get(run, self->dict, given[0]);
     return value ? value : given[1] ? given[1] : mt_jnone();
 }
 
@@ -85,7 +85,7 @@ static struct mt_jvalue *index_of(struct mt_jrun *run, struct mt_jvalue *self, c
     if (!mt_jpositional(run, "index", args, 1, 1, &given) || !mt_jiterate(run, self, &iterator))
         return NULL;
     for (struct mt_jvalue *item; (item = mt_jnext(run, &iterator)); index++)
-        if (mt_jequal(item, given))
+        if (mt_jequal(run, item, given))
             return mt_jint(run, index);
     return mt_jfail(run, "the value that index looks for is not there");
 }
@@ -98,7 +98,7 @@ static struct mt_jvalue *count_of(struct mt_jrun *run, struct mt_jvalue *self, c
     if (!mt_jpositional(run, "count", args, 1, 1, &given) || !mt_jiterate(run, self, &iterator))
         return NULL;
     for (struct mt_jvalue *item; (item = mt_jnext(run, &iterator));)
-        count += mt_jequal(item, given);
+        count += mt_jequal(run, item, given);
     return run->failed ? NULL : mt_jint(run, count);
 }
 

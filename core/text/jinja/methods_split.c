@@ -52,7 +52,7 @@ static struct mt_jvalue *strip_sides(struct mt_jrun *run, struct mt_jvalue *self
     struct mt_jvalue *characters;
     if (!mt_jpositional(run, what, args, 0, 1, &characters) ||
         (!mt_jis_none(characters) && !mt_jneed_text(run, what, characters)) ||
-        !mt_jwork(run, self->text.bytes))
+        !mt_jfind_work(run, self->text.bytes, mt_jis_none(characters) ? 1 : characters->text.bytes, true))
         return NULL;
     return like(run, self,
                 mt_jtrim(self->text, mt_jis_none(characters) ? NULL : &characters->text, left, right));
@@ -77,7 +77,8 @@ static struct mt_jvalue *remove_affix(struct mt_jrun *run, struct mt_jvalue *sel
                                       const struct mt_jargs *args, bool suffix)
 {
     struct mt_jvalue *affix;
-    if (!mt_jpositional(run, "remove", args, 1, 1, &affix) || !mt_jneed_text(run, "remove", affix))
+    if (!mt_jpositional(run, "remove", args, 1, 1, &affix) || !mt_jneed_text(run, "remove", affix) ||
+        !mt_jwork(run, affix->text.bytes))
         return NULL;
     struct mt_jslice text = self->text;
     const size_t bytes = affix->text.bytes;
@@ -165,6 +166,8 @@ static bool rsplit_at(struct mt_jrun *run, struct mt_jvalue *self, const struct 
     for (; most && (separator || rest.bytes); most--) {
         size_t begin, end;
         if (separator) {
+            if (!mt_jfind_work(run, 1, separator->bytes, true))
+                return false;
             begin = mt_jfind_text(rest, *separator, true);
             if (begin == SIZE_MAX)
                 break;
@@ -207,6 +210,8 @@ static struct mt_jvalue *split_sides(struct mt_jrun *run, struct mt_jvalue *self
     const size_t bound = most < 0 ? MAX_SPLITS : (size_t)most;
     if (!mt_jis_none(given[0]) && !given[0]->text.bytes)
         return mt_jfail(run, "split needs a separator that is not empty");
+    if (!mt_jfind_work(run, self->text.bytes, mt_jis_none(given[0]) ? 1 : given[0]->text.bytes, right))
+        return NULL;
     bool ok;
     if (right)
         ok = rsplit_at(run, self, mt_jis_none(given[0]) ? NULL : &given[0]->text, bound, list);
@@ -277,6 +282,8 @@ static struct mt_jvalue *partition_at(struct mt_jrun *run, struct mt_jvalue *sel
         return NULL;
     if (!separator->text.bytes)
         return mt_jfail(run, "partition needs a separator that is not empty");
+    if (!mt_jfind_work(run, self->text.bytes, separator->text.bytes, last))
+        return NULL;
     const struct mt_jslice text = self->text;
     const size_t at = mt_jfind_text(text, separator->text, last), bytes = separator->text.bytes;
     bool ok;

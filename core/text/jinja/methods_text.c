@@ -1,5 +1,6 @@
 /* The methods of str, and what makes a text of others: replacing, joining, laying out. Searching stands in
  * methods_find.c, taking apart in methods_split.c, the case and kind of characters in methods_case.c. */
+#include "core/base/size.h"
 #include "core/text/jinja/methods.h"
 #include "core/text/jinja/unicode.h"
 
@@ -53,6 +54,14 @@ size_t mt_jfind_text(struct mt_jslice text, struct mt_jslice part, bool last)
     return SIZE_MAX;
 }
 
+bool mt_jfind_work(struct mt_jrun *run, size_t bytes, size_t part_bytes, bool each)
+{
+    size_t work;
+    if (!mt_size_mul(bytes, each ? mt_size_max(part_bytes, 1) : 1, &work))
+        work = SIZE_MAX / 2;
+    return mt_jwork(run, work);
+}
+
 /* --- making others
  * ------------------------------------------------------------------------------------------------------------
  */
@@ -63,7 +72,7 @@ struct mt_jvalue *mt_jreplace(struct mt_jrun *run, struct mt_jvalue *self, struc
     struct mt_jbuffer buffer = {0};
     struct mt_jslice rest = self->text;
     size_t left = count < 0 ? SIZE_MAX : (size_t)count;
-    if (!mt_jwork(run, rest.bytes))
+    if (!mt_jfind_work(run, rest.bytes, old.bytes, false))
         return NULL;
     while (left) {
         const size_t at = mt_jfind_text(rest, old, false);

@@ -221,8 +221,8 @@ bool mt_jrelate(struct mt_jrun *run, enum mt_joperator operator, struct mt_jvalu
     switch (operator) {
     case MT_J_EQUAL:
     case MT_J_NOT_EQUAL:
-        *holds = mt_jequal(a, b) == (operator== MT_J_EQUAL);
-        return mt_jwork(run, mt_jis_text(a) ? a->text.bytes : 64);
+        *holds = mt_jequal(run, a, b) == (operator== MT_J_EQUAL);
+        return !run->failed;
     case MT_J_IN:
     case MT_J_NOT_IN:
         if (!mt_jcontains(run, b, a, holds))

@@ -70,7 +70,7 @@ static bool read_conversion(struct mt_jrun *run, struct mt_jslice text, size_t *
         const struct mt_jslice name = {text.data + begin, (*at)++ - begin};
         if (!values->mapping || !mt_jis(values->all, MT_J_DICT))
             return mt_jfail(run, "`%%`: a name needs a dict to look it up in");
-        if (!(*value = mt_jdict_get_text(values->all->dict, name)))
+        if (!(*value = mt_jdict_get_text(run, values->all->dict, name)))
             return mt_jfail(run, "`%%`: there is no value `%.*s`", name.bytes > 80 ? 80 : (int)name.bytes,
                             name.data);
     }

@@ -68,7 +68,7 @@ bool mt_jstep(struct mt_jrun *run)
 
 bool mt_jwork(struct mt_jrun *run, size_t bytes)
 {
-    run->steps += bytes / 64;
+    run->steps += bytes / MT_J_STEP_BYTES;
     return run->steps < run->limits->steps || fail_limit(run, "it takes too many steps");
 }
 

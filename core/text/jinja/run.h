@@ -52,7 +52,8 @@ struct mt_jrun {
 
 /* Zeroed memory in the arena. NULL with the error set. */
 void *mt_jalloc(struct mt_jrun *run, size_t count, size_t size);
-/* Counts steps. False with the error set when it was too much. */
+#define MT_J_STEP_BYTES 16
+/* Counts steps, of text MT_J_STEP_BYTES as one. False with the error set when it was too much. */
 bool mt_jstep(struct mt_jrun *run);
 bool mt_jwork(struct mt_jrun *run, size_t bytes);
 /* One level down, and up again. */

@@ -189,8 +189,8 @@ int mt_jinja_render(const struct mt_jinja_template *template, const json_t *vari
     int r = options && options->follow ? follow(&run, options->follow) : 0;
     if (r < 0)
         return r;
-    const bool ok =
-        (run.frame = mt_jframe_new(&run, NULL, &template->undefined)) && mt_jexecute(&run, &template->body);
+    const bool ok = (run.frame = mt_jframe_new(&run, NULL, &template->undefined)) &&
+                    mt_jexecute(&run, &template->body) && !run.failed;
     output->steps = run.steps;
     drop_doubles(output);
     if (!ok) {

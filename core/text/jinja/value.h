@@ -206,16 +206,18 @@ bool mt_jdict_put(struct mt_jrun *run, struct mt_jdict *dict, struct mt_jvalue *
 bool mt_jdict_put_text(struct mt_jrun *run, struct mt_jdict *dict, struct mt_jslice key,
                        struct mt_jvalue *value);
 /* NULL when absent; an unhashable key is absent too (`error` of mt_jhash says so). */
-struct mt_jvalue *mt_jdict_get(const struct mt_jdict *dict, const struct mt_jvalue *key);
-struct mt_jvalue *mt_jdict_get_text(const struct mt_jdict *dict, struct mt_jslice key);
+struct mt_jvalue *mt_jdict_get(struct mt_jrun *run, const struct mt_jdict *dict, const struct mt_jvalue *key);
+struct mt_jvalue *mt_jdict_get_text(struct mt_jrun *run, const struct mt_jdict *dict, struct mt_jslice key);
 
 /* --- comparing (compare.c)
  * ------------------------------------------------------------------------------------ */
 
-bool mt_jhash(const struct mt_jvalue *value, uint64_t *hash); /* false: not hashable */
+/* False: not hashable, or the error set since it was too much work. */
+bool mt_jhash(struct mt_jrun *run, const struct mt_jvalue *value, uint64_t *hash);
 uint64_t mt_jhash_text(struct mt_jslice text);
-/* ==; values nested deeper than any that a rendering can print count as different. */
-bool mt_jequal(const struct mt_jvalue *a, const struct mt_jvalue *b);
+/* ==; values nested deeper than any that a rendering can print count as different, and those whose comparison
+ * is too much work, which sets the error. */
+bool mt_jequal(struct mt_jrun *run, const struct mt_jvalue *a, const struct mt_jvalue *b);
 /* Order: sets *order below, at or above 0; false with the error set for types without order. NaN: *unordered.
  */
 bool mt_jcompare(struct mt_jrun *run, struct mt_jvalue *a, struct mt_jvalue *b, int *order, bool *unordered);

@@ -85,6 +85,12 @@ static void keeps_the_sandbox_closed(void **state)
     expect_error("{{ range(100001) }}", -EDOM, MT_REASON_BAD_DATA, "t:1:9:", "100000");
 }
 
+#define TWICE(value)                                                                                         \
+    "{% set n = namespace(a=1) %}{% for i in range(60) %}{% set n.a = " value " %}{% endfor %}"              \
+    "{% set n.c = n.a %}{% set n.a = 1 %}{% for i in range(60) %}{% set n.a = " value " %}{% endfor %}"      \
+    "{% set n.b = n.c %}"
+#define LONG "{% set a = 'a' * 100000 %}"
+
 static void stops_what_does_not_end(void **state)
 {
     (void)state;
@@ -108,6 +114,27 @@ static void stops_what_does_not_end(void **state)
         "endfor %}",
         "{% set n = namespace(l=l) %}{% for i in range(40) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ "
         "n.l|string|length }}",
+        /* Few values, each of the one below twice: comparing them goes through all of the tree. */
+        TWICE("[n.a, n.a]") "{{ n.a == n.b }}",
+        TWICE("[n.a, n.a]") "{{ n.a < n.b }}",
+        TWICE("[n.a, n.a]") "{{ n.a in [n.b] }}",
+        TWICE("[n.a, n.a]") "{{ [n.a].count(n.b) }}",
+        TWICE("[n.a, n.a]") "{{ [n.a, n.b]|groupby(0)|list }}",
+        TWICE("{'k': n.a, 'l': n.a}") "{{ n.a == n.b }}",
+        TWICE("(n.a, n.a)") "{{ {n.a: 1} }}",
+        TWICE("(n.a, n.a)") "{{ [n.a, n.b]|unique|list }}",
+        TWICE("(n.a, n.a)") "{{ n.a in {'x': 1} }}",
+        /* Each step looks at a long text. */
+        LONG "{{ a.rfind('b' ~ a) }}{{ a.rfind(a[1:] ~ 'b') }}{{ a.rfind(a[9000:] ~ 'b') }}",
+        LONG "{{ a.rsplit(a[9000:] ~ 'b') }}",
+        LONG "{{ a.rpartition(a[9000:] ~ 'b') }}",
+        LONG "{{ a.strip('zyx' * 50000 ~ 'a') }}",
+        LONG "{{ a|trim('zyx' * 50000 ~ 'a') }}",
+        LONG "{% for i in range(99999) %}{% set x = a.partition('aab') %}{% endfor %}",
+        LONG "{% for i in range(99999) %}{% set x = a.startswith(a) %}{% endfor %}",
+        LONG "{% set d = {'y': 1} %}{% for i in range(99999) %}{% set x = d[a] %}{% endfor %}",
+        LONG "{% set b = a ~ '' %}{% for i in range(99999) %}{% set x = [a] == [b] %}{% endfor %}",
+        LONG "{% for i in range(99999) %}{% set x = a.removeprefix(a) %}{% endfor %}",
     };
     const struct mt_jinja_limits limits = {
         .steps = 2000000, .memory_bytes = (size_t)32 << 20, .output_bytes = (size_t)8 << 20, .depth = 1500};
