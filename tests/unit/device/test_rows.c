@@ -190,10 +190,11 @@ static void rms_norm_and_its_gradients_agree_with_fp64(void **state)
 /* ---- RoPE ---- */
 
 static void rope_shape(struct rig *rig, enum mt_dtype dtype, size_t dim, size_t rotary, bool interleaved,
-                       size_t gap)
+                       size_t gap, size_t run)
 {
-    enum { TOKENS = 19, HEADS = 3, POSITIONS = 40 };
-    const size_t half = rotary / 2, cols = HEADS * dim, stride = cols + gap;
+    enum { TOKENS = 19, HEADS = 6, POSITIONS = 40 };
+    const size_t half = rotary / 2, run_stride = run ? (run + 2) * dim : 0; /* a key and a value between */
+    const size_t stride = (run ? HEADS / run * run_stride : HEADS * dim) + gap;
     int32_t positions[TOKENS];
     for (size_t t = 0; t < TOKENS; t++)
         positions[t] = (int32_t)(t * 7 % POSITIONS);
@@ -220,15 +221,17 @@ static void rope_shape(struct rig *rig, enum mt_dtype dtype, size_t dim, size_t 
                                 .heads = HEADS,
                                 .head_dim = dim,
                                 .rotary_dim = rotary,
-                                .x_stride = gap ? stride : 0,
+                                .x_stride = gap || run ? stride : 0,
                                 .num_positions = POSITIONS,
+                                .run = run,
+                                .run_stride = run_stride,
                                 .interleaved = interleaved,
                                 .dtype = dtype};
     assert_int_equal(rig->api->rope(rig->stream, &args), 0);
     for (size_t t = 0; t < TOKENS; t++)
         for (size_t h = 0; h < HEADS; h++)
             for (size_t i = 0; i < half; i++) {
-                double *head = want + t * stride + h * dim;
+                double *head = want + t * stride + (run ? h / run * run_stride + h % run * dim : h * dim);
                 const double c = cosines.v[(size_t)positions[t] * half + i];
                 const double s = sines.v[(size_t)positions[t] * half + i];
                 double *a = interleaved ? head + 2 * i : head + i;
@@ -252,8 +255,9 @@ static void rope(struct rig *rig, enum mt_dtype dtype)
 {
     static const size_t shapes[][2] = {{2, 2}, {64, 64}, {20, 12}, {7, 6}, {48, 46}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int flags = 0; flags < 4; flags++)
-            rope_shape(rig, dtype, shapes[i][0], shapes[i][1], flags & 1, flags & 2 ? 5 : 0);
+        for (unsigned flags = 0; flags < 12; flags++) /* heads all together, one by one, in threes */
+            rope_shape(rig, dtype, shapes[i][0], shapes[i][1], flags & 1, flags & 2 ? 5 : 0,
+                       (size_t[]){0, 1, 3}[flags / 4]);
 }
 
 static void rope_turns_pairs_and_turns_them_back(void **state)
