@@ -260,6 +260,12 @@ int mt_store_load_moments(struct mt_store *store, const struct mt_tensors *file,
             if (!name)
                 return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
                                     "no memory to load the optimizer's state");
+            if (!mt_tensors_find(file, name))
+                return mt_error_set(
+                    error, -ENOENT, MT_REASON_BAD_MODEL,
+                    "the optimizer's state of '%s' is missing: where training.freeze held that "
+                    "parameter until now, start a new job from the checkpoint's weights",
+                    parameter->name);
             items[count] = (struct load_item){
                 .parameter = parameter, .tensor = mt_tensors_find(file, name), .part = part};
             int result = check_tensor(parameter, items[count++].tensor, name, error);

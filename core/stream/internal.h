@@ -90,7 +90,7 @@ struct mt_executor {
     size_t num_kept;      /* last layers whose activations are kept for all micro-batches */
     char **kept;          /* [num_layers]: [max_count] of activation_bytes, or NULL */
     struct mt_head_buffers head;
-    size_t activation_bytes_taken, head_bytes_taken, token_bytes_taken;
+    size_t head_bytes_taken, token_bytes_taken;
 
     size_t first_trained; /* lowest layer that is differentiated */
     struct mt_adamw_step adamw_step;

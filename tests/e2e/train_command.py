@@ -215,6 +215,25 @@ def a_reader_of_the_progress_who_goes_away_does_not_end_the_run():
 
 
 @case
+def what_was_frozen_cannot_be_trained_further_and_it_says_why():
+    with Folder() as folder:
+        document = tiny(write_documents(folder / "d.jsonl", 20), steps=2)
+        folder.train(document, "run", "--set", "training.freeze=['lm_head*']")
+        folder.run("train", "--resume", "--output-dir", "run", "--set", "training.max_steps=4", "--set",
+                   "training.freeze=[]", code=65, says=["lm_head.weight", "training.freeze", "new job"])
+        folder.run("train", "--resume", "--output-dir", "run", "--set", "training.max_steps=4", "--set",
+                   "training.freeze=['lm_head*', '*norm*']", says=["step 4/4"])
+
+
+@case
+def more_gradient_slabs_than_layers_take_no_room():
+    with Folder() as folder:
+        document = tiny(write_documents(folder / "d.jsonl", 20), steps=2)
+        folder.train(document, "run", "--set", "memory.num_grad_slabs=1000000", "--set", "device=cpu-discrete", "--set",
+                     "memory.device_limit=16MiB")
+
+
+@case
 def a_set_may_stand_alone_on_resume():
     with Folder() as folder:
         document = tiny(write_documents(folder / "d.jsonl", 20), steps=4)

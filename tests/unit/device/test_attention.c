@@ -421,39 +421,35 @@ static void bits_do_not_depend_on_threads(void **state)
 }
 
 /* Rows that hold q, k, v head by head give the very bits of dense rows, forward and backward. */
-static void heads_may_lie_side_by_side(void **state)
+static void side_by_side(struct rig *rig, enum mt_dtype dtype)
 {
-    (void)state;
     enum { TOKENS = 300, KV = 2, GROUP = 3, DIM = 8, RUN = (GROUP + 2) * DIM, ROW = KV * RUN };
-    struct rig rig = rig_open("cpu", 2);
     const int32_t starts[] = {0, 40, TOKENS};
-    const size_t q_cols = KV * GROUP * DIM, k_cols = KV * DIM;
-    struct tensor mixed = tensor_random(&rig, MT_F32, (size_t)TOKENS * ROW, 1, 1);
-    struct tensor dmixed = tensor_empty(&rig, MT_F32, (size_t)TOKENS * ROW);
-    struct tensor dout = tensor_random(&rig, MT_F32, TOKENS * q_cols, 1, 2);
-    struct tensor work = tensor_empty(&rig, MT_F32, 4 * TOKENS * q_cols);
+    const size_t element = mt_dtype_bytes(dtype), q_cols = KV * GROUP * DIM, k_cols = KV * DIM;
+    struct tensor mixed = tensor_random(rig, dtype, (size_t)TOKENS * ROW, 1, 1);
+    struct tensor dmixed = tensor_empty(rig, dtype, (size_t)TOKENS * ROW);
+    struct tensor dout = tensor_random(rig, dtype, TOKENS * q_cols, 1, 2);
     struct tensor dense[3], ddense[3], out[2], lse[2];
     for (size_t i = 0; i < 3; i++) {
         const size_t cols = i ? k_cols : q_cols, own = cols / KV, place = i ? (GROUP + i - 1) * DIM : 0;
-        dense[i] = tensor_empty(&rig, MT_F32, TOKENS * cols);
-        ddense[i] = tensor_empty(&rig, MT_F32, TOKENS * cols);
+        dense[i] = tensor_empty(rig, dtype, TOKENS * cols);
+        ddense[i] = tensor_empty(rig, dtype, TOKENS * cols);
         for (size_t t = 0; t < TOKENS; t++)
             for (size_t c = 0; c < cols; c++)
                 dense[i].v[t * cols + c] = mixed.v[t * ROW + c / own * RUN + place + c % own];
         tensor_push(&dense[i]);
     }
     for (size_t layout = 0; layout < 2; layout++) {
-        float *base = mixed.at, *dbase = dmixed.at;
-        out[layout] = tensor_empty(&rig, MT_F32, TOKENS * q_cols);
-        lse[layout] = tensor_empty(&rig, MT_F32, TOKENS * KV * GROUP);
+        char *base = mixed.at, *dbase = dmixed.at;
+        out[layout] = tensor_empty(rig, dtype, TOKENS * q_cols);
+        lse[layout] = tensor_empty(rig, MT_F32, TOKENS * KV * GROUP);
         struct mt_attention_backward_args args = {
             .forward = {.q = layout ? base : dense[0].at,
-                        .k = layout ? base + GROUP * DIM : dense[1].at,
-                        .v = layout ? base + (GROUP + 1) * DIM : dense[2].at,
+                        .k = layout ? base + GROUP * DIM * element : dense[1].at,
+                        .v = layout ? base + (GROUP + 1) * DIM * element : dense[2].at,
                         .out = out[layout].at,
                         .lse = lse[layout].at,
                         .document_starts = starts,
-                        .workspace = work.at,
                         .num_documents = 2,
                         .num_heads = KV * GROUP,
                         .num_kv_heads = KV,
@@ -464,18 +460,23 @@ static void heads_may_lie_side_by_side(void **state)
                         .q_group_stride = layout ? RUN : 0,
                         .kv_head_stride = layout ? RUN : 0,
                         .scale = 0.5f,
-                        .dtype = MT_F32},
+                        .dtype = dtype},
             .dout = dout.at,
             .dq = layout ? dbase : ddense[0].at,
-            .dk = layout ? dbase + GROUP * DIM : ddense[1].at,
-            .dv = layout ? dbase + (GROUP + 1) * DIM : ddense[2].at,
+            .dk = layout ? dbase + GROUP * DIM * element : ddense[1].at,
+            .dv = layout ? dbase + (GROUP + 1) * DIM * element : ddense[2].at,
             .dq_stride = layout ? ROW : 0,
             .dk_stride = layout ? ROW : 0,
             .dv_stride = layout ? ROW : 0,
         };
-        assert_int_equal(rig.api->attention(rig.stream, &args.forward), 0);
-        assert_int_equal(rig.api->attention_backward(rig.stream, &args), 0);
+        const size_t forward = rig->api->attention_workspace_bytes(rig->device, &args.forward, false);
+        const size_t backward = rig->api->attention_workspace_bytes(rig->device, &args.forward, true);
+        struct tensor work = tensor_empty(rig, MT_F32, (forward > backward ? forward : backward) / 4 + 1);
+        args.forward.workspace = work.at;
+        assert_int_equal(rig->api->attention(rig->stream, &args.forward), 0);
+        assert_int_equal(rig->api->attention_backward(rig->stream, &args), 0);
         tensor_pull(&out[layout]);
+        tensor_free(&work);
     }
     assert_memory_equal(out[0].v, out[1].v, out[0].count * sizeof(double));
     tensor_pull(&dmixed);
@@ -488,10 +489,15 @@ static void heads_may_lie_side_by_side(void **state)
         tensor_free(&dense[i]);
         tensor_free(&ddense[i]);
     }
-    struct tensor *all[] = {&mixed, &dmixed, &dout, &work, &out[0], &out[1], &lse[0], &lse[1]};
+    struct tensor *all[] = {&mixed, &dmixed, &dout, &out[0], &out[1], &lse[0], &lse[1]};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tensor_free(all[i]);
-    rig_close(&rig);
+}
+
+static void heads_may_lie_side_by_side(void **state)
+{
+    (void)state;
+    on_every_device(side_by_side);
 }
 
 static void bad_shapes_are_refused(void **state)
