@@ -94,7 +94,7 @@ static void adapt(const struct mt_model *model, const struct mt_gguf_architectur
         tensor->heads = heads;
 }
 
-static int map_parameter(struct mt_tensors *tensors, const struct mt_model *model,
+static int map_parameter(struct mt_tensors *tensors, const struct mt_gguf *file, const struct mt_model *model,
                          const struct mt_gguf_architecture *architecture,
                          const struct mt_parameter *parameter, bool *taken, struct mt_error *error)
 {
@@ -102,13 +102,13 @@ static int map_parameter(struct mt_tensors *tensors, const struct mt_model *mode
     const char *name = pattern ? mt_parameter_name(tensors->arena, pattern, '#', parameter->group - 1) : "";
     if (!name)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the list of tensors");
-    const struct mt_gguf_tensor *found = mt_gguf_find_tensor(tensors->gguf, name);
+    const struct mt_gguf_tensor *found = mt_gguf_find_tensor(file, name);
     if (!found)
         return 0; /* missing: refused by whoever needs it, under the name that users know */
     struct mt_tensor *tensor = &tensors->items[tensors->count++];
     describe(found, tensor);
     adapt(model, architecture, parameter, tensor);
-    taken[found - mt_gguf_tensor_at(tensors->gguf, 0)] = true;
+    taken[found - mt_gguf_tensor_at(file, 0)] = true;
     return 0;
 }
 
@@ -116,23 +116,31 @@ int mt_tensors_open_gguf(const char *path, const struct mt_model *model, struct 
                          struct mt_error *error)
 {
     struct mt_gguf *file;
-    struct mt_tensors *tensors;
     int r = mt_gguf_open(path, &file, error);
+    if (r == 0)
+        r = mt_tensors_of_gguf(file, model, result, error);
+    if (r == 0)
+        (*result)->gguf = file;
+    else
+        mt_gguf_close(file);
+    return r;
+}
+
+int mt_tensors_of_gguf(const struct mt_gguf *file, const struct mt_model *model, struct mt_tensors **result,
+                       struct mt_error *error)
+{
+    const size_t count = mt_gguf_num_tensors(file);
+    struct mt_tensors *tensors;
+    *result = NULL;
+    int r = mt_tensors_new(count + (model ? model->num_parameters : 0), &tensors, error);
     if (r < 0)
         return r;
-    const size_t count = mt_gguf_num_tensors(file);
-    r = mt_tensors_new(count + (model ? model->num_parameters : 0), &tensors, error);
-    if (r < 0) {
-        mt_gguf_close(file);
-        return r;
-    }
-    tensors->gguf = file;
     bool *taken = mt_arena_alloc(tensors->arena, count + 1, sizeof *taken);
     const struct mt_gguf_architecture *architecture = model ? mt_gguf_architecture_find(file) : NULL;
     if (!taken)
         r = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the list of tensors");
     for (size_t i = 0; r == 0 && architecture && i < model->num_parameters; i++)
-        r = map_parameter(tensors, model, architecture, &model->parameters[i], taken, error);
+        r = map_parameter(tensors, file, model, architecture, &model->parameters[i], taken, error);
     for (size_t i = 0; r == 0 && i < count; i++) {
         const struct mt_gguf_tensor *tensor = mt_gguf_tensor_at(file, i);
         if (!taken[i] && !(model && mt_gguf_rope_is_tensor(tensor->name)))

@@ -5,6 +5,7 @@
 #define MT_MODEL_TENSORS_H
 
 #include "core/base/error.h"
+#include "core/formats/gguf.h"
 #include "core/formats/safetensors.h"
 #include "core/model/model.h"
 
@@ -41,6 +42,9 @@ int mt_tensors_open(const char *path, const struct mt_model *model, struct mt_te
 /* Of a file that is open already and stays the caller's. */
 int mt_tensors_of_safetensors(const struct mt_safetensors *file, struct mt_tensors **tensors,
                               struct mt_error *error);
+/* The same of a GGUF file, with the names that mt_tensors_open gives. */
+int mt_tensors_of_gguf(const struct mt_gguf *file, const struct mt_model *model, struct mt_tensors **tensors,
+                       struct mt_error *error);
 void mt_tensors_close(struct mt_tensors *tensors); /* NULL is fine */
 
 size_t mt_tensors_count(const struct mt_tensors *tensors);

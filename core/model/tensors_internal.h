@@ -2,7 +2,6 @@
 #ifndef MT_MODEL_TENSORS_INTERNAL_H
 #define MT_MODEL_TENSORS_INTERNAL_H
 
-#include "core/formats/gguf.h"
 #include "core/model/tensors.h"
 
 struct mt_tensors {

@@ -6,9 +6,11 @@
 #include "core/data/source.h"
 #include "core/formats/gguf.h"
 #include "core/model/family.h"
+#include "core/model/gguf_config.h"
 #include "core/model/open.h"
 #include "core/model/tensors.h"
 #include "core/store/files.h"
+#include "core/text/gguf_tokenizer.h"
 #include "core/text/template.h"
 #include "core/text/tokenizer.h"
 
@@ -65,20 +67,18 @@ static json_t *metadata_value(const struct mt_gguf_value *value)
     return real ? real : json_string("not a finite number");
 }
 
-static int read_gguf_metadata(json_t *report, const char *path, struct mt_error *error)
+static void show_gguf(json_t *report, const struct mt_gguf *file)
 {
-    struct mt_gguf *file;
-    int r = mt_gguf_open(path, &file, error);
-    if (r < 0)
-        return r;
     json_t *metadata = json_object_get(report, "metadata");
     for (size_t i = 0; i < mt_gguf_num_values(file); i++) {
         const struct mt_gguf_value *value = mt_gguf_value_at(file, i);
         json_object_set_new(metadata, value->key, metadata_value(value));
     }
     json_object_set_new(report, "version", json_integer(mt_gguf_version(file)));
-    mt_gguf_close(file);
-    return 0;
+    json_t *parts = json_array();
+    for (size_t i = 0; mt_gguf_num_parts(file) > 1 && i < mt_gguf_num_parts(file); i++)
+        json_array_append_new(parts, json_string(mt_gguf_part_path(file, i)));
+    json_object_set_new(report, "parts", parts);
 }
 
 /* --- tensors ------------------------------------------------------------------------------------------- */
@@ -103,11 +103,13 @@ static int add_tensor(json_t *report, const struct mt_tensor *tensor)
                                            "shape", shape, "bytes", (json_int_t)tensor->bytes));
 }
 
-static int read_tensors(json_t *report, const char *path, struct mt_error *error)
+/* Here and below, `file` is the open GGUF file, or NULL for a folder or another file. */
+static int read_tensors(json_t *report, const char *path, const struct mt_gguf *file, struct mt_error *error)
 {
     struct mt_tensors *tensors;
     json_int_t bytes = 0;
-    int r = mt_tensors_open(path, NULL, &tensors, error);
+    int r =
+        file ? mt_tensors_of_gguf(file, NULL, &tensors, error) : mt_tensors_open(path, NULL, &tensors, error);
     if (r < 0)
         return r;
     for (size_t i = 0; r == 0 && i < mt_tensors_count(tensors); i++) {
@@ -133,12 +135,25 @@ static int read_tensors(json_t *report, const char *path, struct mt_error *error
 
 /* --- model and tokenizer ------------------------------------------------------------------------------- */
 
-static int read_model(json_t *report, const char *path, struct mt_error *error)
+static int check_weights(const struct mt_model *model, const char *path, const struct mt_gguf *file,
+                         struct mt_error *error)
+{
+    if (!file)
+        return mt_store_check_files(model, path, error);
+    struct mt_tensors *tensors;
+    int r = mt_tensors_of_gguf(file, model, &tensors, error);
+    if (r == 0)
+        r = mt_store_check_weights(model, tensors, error);
+    mt_tensors_close(tensors);
+    return r;
+}
+
+static int read_model(json_t *report, const char *path, const struct mt_gguf *file, struct mt_error *error)
 {
     static const char *const dtypes[] = {[MT_F32] = "float32", [MT_BF16] = "bfloat16", [MT_F16] = "float16"};
     json_t *config = NULL;
     struct mt_model *model = NULL;
-    int r = mt_model_read_config(path, &config, error);
+    int r = file ? mt_gguf_to_config(file, &config, error) : mt_model_read_config(path, &config, error);
     if (r == 0)
         json_object_set_new(report, "config", config);
     r = r ? r : mt_model_from_config(config, &model, error);
@@ -152,7 +167,7 @@ static int read_model(json_t *report, const char *path, struct mt_error *error)
                       model->tied, "dtype", dtypes[model->source_dtype]));
         json_object_set(report, "notes", model->notes);
         if (json_array_size(json_object_get(report, "tensors")))
-            r = mt_store_check_files(model, path, error);
+            r = check_weights(model, path, file, error);
     }
     mt_model_free(model);
     return r;
@@ -163,11 +178,12 @@ static json_t *id_value(int32_t id)
     return id == MT_TOKEN_NONE ? json_null() : json_integer(id);
 }
 
-static int read_tokenizer(json_t *report, const char *path, struct mt_error *error)
+static int read_tokenizer(json_t *report, const char *path, const struct mt_gguf *file,
+                          struct mt_error *error)
 {
     struct mt_tokenizer *tokenizer;
     struct mt_template *template = NULL;
-    int r = mt_tokenizer_load(path, &tokenizer, error);
+    int r = file ? mt_gguf_tokenizer_of(file, &tokenizer, error) : mt_tokenizer_load(path, &tokenizer, error);
     if (r < 0)
         return r;
     json_t *shown =
@@ -177,7 +193,7 @@ static int read_tokenizer(json_t *report, const char *path, struct mt_error *err
                   "pad", id_value(mt_tokenizer_pad(tokenizer)), "chat_template", 0);
     mt_tokenizer_free(tokenizer);
     json_object_set_new(report, "tokenizer", shown);
-    r = mt_template_load(path, &template, error);
+    r = file ? mt_template_of_gguf(file, &template, error) : mt_template_load(path, &template, error);
     if (r == 0)
         json_object_set_new(shown, "chat_template", json_boolean(template != NULL));
     mt_template_free(template);
@@ -216,10 +232,46 @@ static bool holds_tokenizer(const char *folder)
     return holds;
 }
 
+/* Why a file can't be read; data is told from damaged models. */
+static int refuse_file(const char *path, int result, const struct mt_error *problem, struct mt_error *error)
+{
+    struct mt_source_file data;
+    const char *dot = strrchr(path, '.');
+    if (problem->reason == MT_REASON_BAD_MODEL && mt_source_format(path, &data) && strcmp(dot, ".json") != 0)
+        return mt_error_set(error, result, MT_REASON_BAD_MODEL,
+                            "%s is a file of data and no model; `megatrain data JOB` shows what a job "
+                            "learns of its data",
+                            path);
+    if (error)
+        *error = *problem;
+    return result;
+}
+
+static int read_rest(json_t *report, const char *path, const struct mt_gguf *file, bool is_folder,
+                     struct mt_error *problem)
+{
+    int r = 0;
+    if (file)
+        show_gguf(report, file);
+    if (is_folder)
+        r = note_problem(report, read_checkpoint(report, path, problem), problem);
+    if (r == 0 && (is_folder || file))
+        r = note_problem(report, read_model(report, path, file, problem), problem);
+    if (r == 0 && (file || holds_tokenizer(path)))
+        return note_problem(report, read_tokenizer(report, path, file, problem), problem);
+    if (r == 0 && is_folder &&
+        json_array_append_new(json_object_get(report, "notes"),
+                              json_string("there is no tokenizer in this folder; a job names one with "
+                                          "model.tokenizer")) < 0)
+        return no_memory(problem);
+    return r;
+}
+
 int mt_inspect(const char *path, json_t **result, struct mt_error *error)
 {
     struct mt_error problem = {0};
     struct stat status;
+    struct mt_gguf *file = NULL;
     *result = NULL;
     if (stat(path, &status) < 0)
         return mt_error_set_errno(error, errno == ENOENT ? MT_REASON_BAD_MODEL : MT_REASON_IO,
@@ -234,34 +286,17 @@ int mt_inspect(const char *path, json_t **result, struct mt_error *error)
                   "tensors", "problems");
     if (!report)
         return no_memory(error);
-    int r = read_tensors(report, path, &problem);
+    int r = is_gguf ? mt_gguf_open(path, &file, &problem) : 0;
+    if (r == 0)
+        r = read_tensors(report, path, file, &problem);
     if (r < 0 && !is_folder) { /* a file that can't be read has nothing to show */
-        struct mt_source_file data;
-        const char *dot = strrchr(path, '.');
-        if (problem.reason == MT_REASON_BAD_MODEL && mt_source_format(path, &data) &&
-            strcmp(dot, ".json") != 0)
-            return mt_error_set(error, r, MT_REASON_BAD_MODEL,
-                                "%s is a file of data and no model; `megatrain data JOB` shows what a job "
-                                "learns of its data",
-                                path);
-        if (error)
-            *error = problem;
-        return r;
+        mt_gguf_close(file);
+        return refuse_file(path, r, &problem, error);
     }
     r = note_problem(report, r, &problem);
-    if (r == 0 && is_gguf)
-        r = note_problem(report, read_gguf_metadata(report, path, &problem), &problem);
-    if (r == 0 && is_folder)
-        r = note_problem(report, read_checkpoint(report, path, &problem), &problem);
-    if (r == 0 && (is_folder || is_gguf))
-        r = note_problem(report, read_model(report, path, &problem), &problem);
-    if (r == 0 && (is_gguf || holds_tokenizer(path)))
-        r = note_problem(report, read_tokenizer(report, path, &problem), &problem);
-    else if (r == 0 && is_folder &&
-             json_array_append_new(json_object_get(report, "notes"),
-                                   json_string("there is no tokenizer in this folder; a job names one with "
-                                               "model.tokenizer")) < 0)
-        return no_memory(error);
+    if (r == 0)
+        r = read_rest(report, path, file, is_folder, &problem);
+    mt_gguf_close(file);
     if (r < 0) {
         if (error)
             *error = problem;

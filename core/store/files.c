@@ -156,7 +156,8 @@ static bool is_passed_over(const struct mt_model *model, const struct mt_tensors
     return is_tied_copy(model, file, tensor);
 }
 
-static int check_weights(const struct mt_model *model, const struct mt_tensors *file, struct mt_error *error)
+int mt_store_check_weights(const struct mt_model *model, const struct mt_tensors *file,
+                           struct mt_error *error)
 {
     for (size_t i = 0; i < model->num_parameters; i++) {
         const struct mt_parameter *parameter = &model->parameters[i];
@@ -183,7 +184,7 @@ int mt_store_open_files(const struct mt_model *model, const char *path, struct m
     int result = mt_tensors_open(path, model, &opened, error);
     if (result < 0)
         return result;
-    result = check_weights(model, opened, error);
+    result = mt_store_check_weights(model, opened, error);
     if (result < 0)
         mt_tensors_close(opened);
     else
@@ -213,7 +214,7 @@ int mt_store_load_files(struct mt_store *store, const char *path, struct mt_pool
 int mt_store_load_weights(struct mt_store *store, const struct mt_tensors *file, struct mt_pool *pool,
                           struct mt_error *error)
 {
-    int result = check_weights(mt_store_model(store), file, error);
+    int result = mt_store_check_weights(mt_store_model(store), file, error);
     return result == 0 ? mt_store_load_opened(store, file, pool, error) : result;
 }
 

@@ -16,6 +16,9 @@
  */
 int mt_store_open_files(const struct mt_model *model, const char *path, struct mt_tensors **file,
                         struct mt_error *error);
+/* The same of tensors that are open already. */
+int mt_store_check_weights(const struct mt_model *model, const struct mt_tensors *file,
+                           struct mt_error *error);
 /* Loads what mt_store_open_files has opened for the store's model. */
 int mt_store_load_opened(struct mt_store *store, const struct mt_tensors *file, struct mt_pool *pool,
                          struct mt_error *error);

@@ -127,11 +127,17 @@ int mt_gguf_tokenizer_load(const char *path, struct mt_tokenizer **result, struc
     *result = NULL;
     struct mt_gguf *file;
     int r = mt_gguf_open(path, &file, error);
-    if (r < 0)
-        return r;
-    struct gguf_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
-    r = tokenizer ? load(file, tokenizer, error) : no_memory(error);
+    if (r == 0)
+        r = mt_gguf_tokenizer_of(file, result, error);
     mt_gguf_close(file);
+    return r;
+}
+
+int mt_gguf_tokenizer_of(const struct mt_gguf *file, struct mt_tokenizer **result, struct mt_error *error)
+{
+    *result = NULL;
+    struct gguf_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
+    int r = tokenizer ? load(file, tokenizer, error) : no_memory(error);
     if (r < 0) {
         if (tokenizer)
             free_tokenizer(&tokenizer->base);

@@ -7,6 +7,7 @@
 #include "core/base/sha256.h"
 #include "core/formats/gguf.h"
 #include "core/text/gguf_tokenizer.h"
+#include "core/text/gguf_vocabulary.h"
 #include "core/text/template_internal.h"
 
 #include <stdlib.h>
@@ -224,7 +225,9 @@ static int read_files(const char *folder, json_t **jinja, json_t **config, struc
     return r == 0 ? read_json(folder, "tokenizer_config.json", config, error) : r;
 }
 
-int mt_template_load(const char *folder, struct mt_template **template, struct mt_error *error)
+/* `file`: a GGUF file that is open already, and `folder` its path; or NULL. */
+static int load(const char *folder, const struct mt_gguf *file, struct mt_template **template,
+                struct mt_error *error)
 {
     mt_autojson json_t *jinja = NULL;
     mt_autojson json_t *config = NULL;
@@ -233,7 +236,9 @@ int mt_template_load(const char *folder, struct mt_template **template, struct m
     mt_autofree char *path = mt_path_join(folder, "chat_template.jinja");
     const json_t *usual = NULL, *with_tools = NULL;
     *template = NULL;
-    int r = tokens && path ? read_files(folder, &jinja, &config, error) : out_of_memory(error);
+    int r = !tokens || !path ? out_of_memory(error)
+            : file           ? mt_gguf_vocabulary_config(file, &config, &jinja, error)
+                             : read_files(folder, &jinja, &config, error);
     usual = jinja;
     if (r == 0 && !usual && config)
         r = choose_from(folder, "tokenizer_config.json", &config, &usual, &with_tools, &path, error);
@@ -242,6 +247,16 @@ int mt_template_load(const char *folder, struct mt_template **template, struct m
     if (r == 0 && usual)
         r = load_special_tokens(folder, config, tokens, error);
     return r == 0 && usual ? make(usual, with_tools, path, tokens, template, error) : r;
+}
+
+int mt_template_load(const char *folder, struct mt_template **template, struct mt_error *error)
+{
+    return load(folder, NULL, template, error);
+}
+
+int mt_template_of_gguf(const struct mt_gguf *file, struct mt_template **template, struct mt_error *error)
+{
+    return load(mt_gguf_path(file), file, template, error);
 }
 
 int mt_template_named(const char *name, const char *folder, struct mt_template **template,

@@ -19,6 +19,9 @@ struct mt_template;
  * `content`), and special_tokens_map.json where that has none. Errors: MT_REASON_BAD_MODEL; for a template
  * that does not parse with its line and column. */
 int mt_template_load(const char *folder, struct mt_template **template, struct mt_error *error);
+/* The same of a GGUF file that is open already. */
+struct mt_gguf;
+int mt_template_of_gguf(const struct mt_gguf *file, struct mt_template **template, struct mt_error *error);
 
 /* One of our own, for models without: "chatml", "llama3", ... (mt_template_names); special tokens from
  * `folder`, which may be NULL: those of the `bytes` tokenizer. *template is NULL where there is none of that

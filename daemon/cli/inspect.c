@@ -95,6 +95,7 @@ static void print_report(const json_t *report)
     print_object("config", json_object_get(report, "config"));
     print_object("metadata", json_object_get(report, "metadata"));
     print_tensors(report);
+    print_list("parts", json_object_get(report, "parts"));
     print_list("notes", json_object_get(report, "notes"));
     print_list("not supported, or wrong", json_object_get(report, "problems"));
 }
