@@ -9,8 +9,9 @@
 #include <string.h>
 
 static const char style[] =
-    ":root{color-scheme:light dark;--line:#8884;--soft:#8882;--run:#3b82d6;--good:#2e9e5b;--bad:#d0453e;"
-    "--wait:#a77b1e}"
+    ":root{color-scheme:light dark;--line:#8884;--soft:#8882;--run:#1d63b8;--good:#1c7a43;--bad:#b3261e;"
+    "--wait:#855d00}@media(prefers-color-scheme:dark){:root{--run:#6aa9f0;--good:#56c285;--bad:#f0847c;"
+    "--wait:#d9ae4a}}"
     "body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:1.5rem auto;padding:0 1rem}"
     "h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}"
     "a{color:inherit}.t{overflow-x:auto}"
@@ -26,6 +27,15 @@ static const char style[] =
     "gap:.4rem 1rem}dt{font-size:.8em;opacity:.75}dd{margin:0}"
     "nav a{margin-right:.8rem}.bad{border-left:.3rem solid var(--bad);padding-left:.8rem}"
     "@media(max-width:40rem){.w{display:none}progress{width:3.5rem}}";
+
+void mt_html_time(struct mt_text *text, const json_t *time)
+{
+    char shown[20]; /* 2026-01-31 12:00:00 */
+    snprintf(shown, sizeof shown, "%s", json_is_string(time) ? json_string_value(time) : "");
+    if (strlen(shown) > 10)
+        shown[10] = ' ';
+    mt_text_html(text, shown);
+}
 
 /* The policy names the one style sheet by its hash, so that no other style is taken. */
 static void policy(char text[256])

@@ -18,6 +18,8 @@ void mt_html_words(struct mt_text *text, const json_t *words);
 void mt_html_number(struct mt_text *text, const json_t *value);
 /* "3 h 12 min" */
 void mt_html_seconds(struct mt_text *text, double seconds);
+/* "2026-01-31 12:00:00" of an RFC 3339 date */
+void mt_html_time(struct mt_text *text, const json_t *time);
 /* "1.5 GiB" */
 void mt_html_bytes(struct mt_text *text, const json_t *bytes);
 /* A state, with its colour. */

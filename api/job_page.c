@@ -45,6 +45,16 @@ static void words_fact(struct mt_text *text, const json_t *object, const char *k
     mt_text_puts(text, "</div>\n");
 }
 
+static void time_fact(struct mt_text *text, const json_t *job, const char *key, const char *name)
+{
+    const json_t *value = json_object_get(job, key);
+    if (!json_is_string(value))
+        return;
+    fact_begin(text, name);
+    mt_html_time(text, value);
+    mt_text_puts(text, "</div>\n");
+}
+
 static void facts(struct mt_text *text, const json_t *job)
 {
     const json_t *progress = json_object_get(job, "progress"),
@@ -70,9 +80,9 @@ static void facts(struct mt_text *text, const json_t *job)
     words_fact(text, job, "device", "device");
     number_fact(text, job, "attempt", "attempt");
     number_fact(text, job, "priority", "priority");
-    words_fact(text, job, "created_at", "created");
-    words_fact(text, job, "started_at", "started");
-    words_fact(text, job, "finished_at", "ended");
+    time_fact(text, job, "created_at", "created (UTC)");
+    time_fact(text, job, "started_at", "started");
+    time_fact(text, job, "finished_at", "ended");
     mt_text_puts(text, "</dl></div>\n");
 }
 
@@ -201,6 +211,8 @@ void mt_job_page(struct mt_request *request, const json_t *job)
         if (mt_curve_draw(&curve, folder, false)) {
             mt_text_puts(&text, "<h2>Loss</h2>\n");
             mt_text_append(&text, curve.data, curve.bytes);
+            mt_text_puts(&text,
+                         "<p><small>By step: training loss (blue), validation loss (orange).</small></p>\n");
         }
         mt_text_free(&curve);
         checkpoints(&text, folder);

@@ -6,7 +6,6 @@
 #include "api/server.h"
 #include "core/base/cleanup.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define PAGE_JOBS 50
@@ -96,7 +95,6 @@ static void running_card(struct mt_text *text, const json_t *job)
 static void job_row(struct mt_text *text, const json_t *job)
 {
     const json_t *progress = json_object_get(job, "progress"), *error = json_object_get(job, "error");
-    const char *created = json_string_value(json_object_get(job, "created_at"));
     mt_text_puts(text, "<tr><td>");
     name_link(text, job);
     if (json_is_object(error)) {
@@ -111,11 +109,7 @@ static void job_row(struct mt_text *text, const json_t *job)
     mt_text_puts(text, "<td class=n>");
     mt_html_number(text, json_object_get(progress, "loss"));
     mt_text_puts(text, "<td class=\"n w\">");
-    char minute[17]; /* 2026-01-31 12:00 */
-    snprintf(minute, sizeof minute, "%s", created ? created : "");
-    if (strlen(minute) > 10)
-        minute[10] = ' ';
-    mt_text_html(text, minute);
+    mt_html_time(text, json_object_get(job, "created_at"));
     mt_text_puts(text, "</tr>\n");
 }
 
