@@ -3,6 +3,7 @@
  * is a gap. */
 #include "core/device/trace.h"
 
+#include "core/base/size.h"
 #include "core/base/time.h"
 
 #include <pthread.h>
@@ -173,6 +174,23 @@ static void write_row(struct trace *trace, int row, const char *name)
     pthread_mutex_unlock(&trace->lock);
 }
 
+/* What is in use of a device's own memory: by itself (workspaces, libraries), and by everything else. */
+static void write_memory(struct trace *trace)
+{
+    struct mt_device_info told;
+    trace->inner->api->info(trace->inner, &told);
+    const size_t used = told.total_bytes - mt_size_min(told.free_bytes, told.total_bytes);
+    if (told.host_memory)
+        return;
+    pthread_mutex_lock(&trace->lock);
+    fprintf(trace->file,
+            ",\n{\"name\": \"device memory\", \"ph\": \"C\", \"ts\": %.1f, \"pid\": 1, \"args\": "
+            "{\"own\": %zu, \"other\": %zu}}",
+            (mt_time_monotonic() - trace->start) * 1e6, told.own_bytes,
+            used - mt_size_min(told.own_bytes, used));
+    pthread_mutex_unlock(&trace->lock);
+}
+
 /* ---- stretches ---- */
 
 static void begin_span(void *context)
@@ -289,12 +307,17 @@ static const char *last_error(struct mt_device *device)
 
 static int allocate(struct mt_device *device, size_t bytes, void **address, struct mt_error *error)
 {
-    return of(device)->inner->api->allocate(of(device)->inner, bytes, address, error);
+    const int r = of(device)->inner->api->allocate(of(device)->inner, bytes, address, error);
+    if (r == 0)
+        write_memory(of(device));
+    return r;
 }
 
 static void release(struct mt_device *device, void *address)
 {
     of(device)->inner->api->release(of(device)->inner, address);
+    if (address)
+        write_memory(of(device));
 }
 
 static int host_allocate(struct mt_device *device, size_t bytes, void **memory, bool *pinned,
@@ -503,6 +526,7 @@ int mt_trace_open(struct mt_device *inner, const char *path, size_t num_layers, 
           trace->file);
     write_row(trace, ROW_HOST, "host");
     write_row(trace, ROW_UPDATES, "updates");
+    write_memory(trace);
     *device = &trace->base;
     return 0;
 }

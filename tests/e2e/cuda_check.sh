@@ -34,6 +34,10 @@ grep -q 'every check passed' "$work/said" && grep -q '| tiny | attention, backwa
     [ "$(grep -cE 'check, agreement(_products|_products:plain)? \| passed, [1-9]' "$work/said")" = 6 ] || code=1
 say "the checks and figures for a GPU run on the simulated one" $code "$work/said"
 
+CUDASIM_DEVICES=0 tests/gpu/check.sh --tiny >"$work/said" 2>&1
+[ $? = 1 ] && grep -q 'no GPU is visible' "$work/said" && tail -n 1 "$work/said" | grep -q 'no CUDA device that can be used'
+say "without a GPU the checks end at once and say why" $? "$work/said"
+
 # The kernels that stand in the sources, and those that the sanitized tests launch.
 grep -o '__global__ void [A-Za-z0-9_]*' gpu/kernels/*.cu | sed 's/:__global__ void /: /' | sort -u >"$work/kernels"
 sed 's/: (*\([A-Za-z0-9_]*\).*/: \1/' "$work/launched" | sort -u >"$work/seen"

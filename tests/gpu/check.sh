@@ -73,7 +73,10 @@ trap 'rm -rf "$work"' EXIT
 if [ -f "$here/lib.tar.gz" ]; then
     root=$here build=$here/build
     tar -C "$work" -xzf "$here/lib.tar.gz" || exit 1
-    export LD_LIBRARY_PATH=$work/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export LD_LIBRARY_PATH=$work/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    for folder in /usr/local/cuda/lib64 /usr/local/cuda-*/lib64; do
+        [ ! -d "$folder" ] || LD_LIBRARY_PATH+=:$folder
+    done
     PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep -q 'libstdc++\.so\.6' || LD_LIBRARY_PATH+=:$work/lib/last
 else
     root=$(cd "$here/../.." && pwd)
@@ -184,8 +187,11 @@ for _ in $(seq 300); do echo "The quick brown fox jumps over the lazy dog, and n
 
 echo "## $(date -u +%Y-%m-%d)$([ -n "$tiny" ] && echo ', simulated')"
 echo
-"$build/megatrain-worker" --task devices 2>&1 | sed "s|}, *|},\n|g" | sed "s|^|    |"
+"$build/megatrain-worker" --task devices >"$work/devices" 2>&1
+sed "s|}, *|},\n|g" "$work/devices" | sed "s|^|    |"
 echo
+# Nothing below could be true: the lines above say why.
+grep -q '"kind":"cuda"[^}]*"usable":true' "$work/devices" || { echo "there is no CUDA device that can be used"; exit 1; }
 echo "| check | result | time |"
 echo "|---|---|---|"
 export CMOCKA_MESSAGE_OUTPUT=TAP
@@ -209,7 +215,9 @@ jobs() {
 }
 
 sanitizers() {
-    [ -n "$tiny" ] || PATH=$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer
+    for folder in /usr/local/cuda/{bin,compute-sanitizer} /usr/local/cuda-*/{bin,compute-sanitizer}; do
+        [ -n "$tiny" ] || PATH=$PATH:$folder
+    done
     command -v compute-sanitizer >/dev/null || { echo "| compute-sanitizer | not on this machine | |"; return; }
     local tool name units end left_units
     read -ra units <<<"$sanitized_units"

@@ -1,8 +1,11 @@
 /* What the CUDA device owes beside right numbers ($MEGATRAIN_CUDA_MODULE, else the simulated one): what it
  * takes for itself is taken and counted when it opens, and whoever waits for it sleeps. */
+#include "core/base/cleanup.h"
+#include "core/base/document.h"
 #include "core/base/time.h"
 #include "core/device/cuda_memory.h"
 #include "core/device/module.h"
+#include "core/device/trace.h"
 #include "tests/unit/device/device_support.h"
 
 #include <sys/wait.h>
@@ -81,6 +84,41 @@ static void libraries_are_opened_and_counted_with_the_device(void **state)
         assert_int_equal(later.free_bytes, opened.free_bytes);
     }
     mt_device_close(device);
+}
+
+/* The n-th counter of device memory in a trace, counted from 0. */
+static size_t traced(const json_t *events, size_t number, const char *part)
+{
+    size_t i;
+    json_t *event;
+    json_array_foreach(events, i, event)
+    {
+        const char *kind = json_string_value(json_object_get(event, "ph"));
+        if (kind && !strcmp(kind, "C") && number-- == 0)
+            return (size_t)json_integer_value(json_object_get(json_object_get(event, "args"), part));
+    }
+    fail_msg("there are fewer counters");
+    return 0;
+}
+
+static void a_trace_shows_what_the_device_takes_for_itself(void **state)
+{
+    struct mt_device *device;
+    struct mt_device_info info;
+    struct mt_error error = {0};
+    mt_autojson json_t *events = NULL;
+    void *memory;
+    const char *path = mt_test_path(state, "trace.json");
+    mt_assert_ok(open_with_limit(512 * MIB, &device, &info, &error), &error);
+    mt_assert_ok(mt_trace_open(device, path, 1, &device, &error), &error);
+    mt_assert_ok(device->api->allocate(device, 3 * MIB, &memory, &error), &error);
+    device->api->release(device, memory);
+    mt_device_close(device);
+    mt_assert_ok(mt_json_read(path, MT_REASON_IO, &events, &error), &error);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(traced(events, i, "own"), info.own_bytes);
+        assert_int_equal(traced(events, i, "other"), i == 1 ? 3 * MIB : 0);
+    }
 }
 
 /* ---- in a process of its own, with settings of the simulated device ---- */
@@ -197,6 +235,7 @@ int main(int argc, char **argv)
             return children[i].run();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(libraries_are_opened_and_counted_with_the_device),
+        mt_test_in_folder(a_trace_shows_what_the_device_takes_for_itself),
         cmocka_unit_test(libraries_that_take_much_or_fail_are_told_at_the_start),
         cmocka_unit_test(who_waits_leaves_its_core_to_others),
     };
