@@ -230,10 +230,11 @@ static bool wants_sums(cublasLtMatmulDesc_t d)
     return d->epilogue == CUBLASLT_EPILOGUE_BGRADA || d->epilogue == CUBLASLT_EPILOGUE_BGRADB;
 }
 
-/* A bias's gradient has the type of the result, and of a batch nothing is documented. */
-static bool sums_fit(cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t D)
+/* A bias's gradient has the type of the result, and of a batch nothing is documented. Where the library has
+ * it is not documented either: here for bf16 operands alone, so that callers meet both answers. */
+static bool sums_fit(cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t A, cublasLtMatrixLayout_t D)
 {
-    return wants_sums(d) && D->batch == 1 && (!d->bias_type_set || d->bias_type == D->type);
+    return A->type == CUDA_R_16BF && D->batch == 1 && (!d->bias_type_set || d->bias_type == D->type);
 }
 
 /* Whether what the descriptions say can be multiplied, here and there. */
@@ -257,13 +258,13 @@ static cublasStatus_t check(const struct sim_product *p, cublasLtMatmulDesc_t d,
                        (d->compute == CUBLAS_COMPUTE_32F || d->compute == CUBLAS_COMPUTE_32F_PEDANTIC);
     const bool epilogue_known =
         d->epilogue == CUBLASLT_EPILOGUE_DEFAULT || d->epilogue == CUBLASLT_EPILOGUE_RELU ||
-        d->epilogue == CUBLASLT_EPILOGUE_BIAS || d->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS || sums_fit(d, D);
+        d->epilogue == CUBLASLT_EPILOGUE_BIAS || d->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS || wants_sums(d);
     if (!known || !epilogue_known) {
         sim_report("cuBLASLt: types %d, %d, %d, %d, compute type %d, epilogue %u: not simulated", A->type,
                    B->type, C->type, D->type, d->compute, d->epilogue);
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
-    return CUBLAS_STATUS_SUCCESS;
+    return !wants_sums(d) || sums_fit(d, A, D) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 static struct sim_product describe(cublasLtMatmulDesc_t d, const void *A, cublasLtMatrixLayout_t a,
