@@ -8,9 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#define JUST_MADE_SECONDS 60
 #define WRITE_BYTES ((size_t)1 << 20) /* at a time, once there is a file */
 
 static int no_memory(struct mt_error *error)
@@ -22,7 +25,23 @@ void mt_bulk_folder_remove(struct mt_bulk_folder *folder)
 {
     if (*folder->path)
         mt_folder_remove(folder->path, NULL);
+    mt_bulk_folder_keep(folder);
+}
+
+void mt_bulk_folder_keep(struct mt_bulk_folder *folder)
+{
     *folder->path = '\0';
+    if (folder->lock)
+        close(folder->lock - 1);
+    folder->lock = 0;
+}
+
+bool mt_bulk_folder_is_left(const char *path)
+{
+    struct stat status;
+    mt_autofd int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd >= 0 && fstat(fd, &status) == 0 && time(NULL) - status.st_mtime > JUST_MADE_SECONDS &&
+           flock(fd, LOCK_EX | LOCK_NB) == 0;
 }
 
 static int make_folder(struct mt_bulk_folder *folder, struct mt_error *error)
@@ -37,8 +56,14 @@ static int make_folder(struct mt_bulk_folder *folder, struct mt_error *error)
         *folder->path = '\0';
         return mt_error_set(error, -ENAMETOOLONG, MT_REASON_IO, "the path %s is too long", folder->parent);
     }
-    if (mkdtemp(folder->path))
+    if (mkdtemp(folder->path)) {
+        const int fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+            folder->lock = fd + 1;
+        else if (fd >= 0) /* a file system without locks, where nothing is taken for left */
+            close(fd);
         return 0;
+    }
     *folder->path = '\0';
     return mt_error_set_errno(
         error, MT_REASON_IO, "cannot write the tokens of the data set to %s (MEGATRAIN_CACHE_DIR says where)",

@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,7 +21,13 @@ struct mt_bulk_folder {
     const char *parent; /* borrowed; NULL: everything stays in memory */
     char path[512];     /* "" until it is made */
     size_t memory;      /* of one array; 0: MT_BULK_MEMORY */
+    int lock; /* of the folder while it is written, + 1; the kernel lets go of it when the process ends */
 };
+/* Whether nobody writes the folder any more, as a killed process leaves it. One that was made this minute may
+ * not be locked yet. */
+bool mt_bulk_folder_is_left(const char *path);
+/* Its files stay, under another name. */
+void mt_bulk_folder_keep(struct mt_bulk_folder *folder);
 /* Removes the folder with what is in it; arrays stay readable. */
 void mt_bulk_folder_remove(struct mt_bulk_folder *folder);
 

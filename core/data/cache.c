@@ -21,7 +21,6 @@
 #define INDEX "index"
 #define MAGIC "MTDATA1"
 #define UNUSED_SECONDS (30 * 24 * 3600)
-#define LEFT_SECONDS (2 * 24 * 3600) /* a folder that is being written is touched more often */
 
 /* The index: this, then parts and digests, then the XXH3 of all of it. */
 struct header {
@@ -213,8 +212,9 @@ static void prune(const char *parent)
         mt_autofree char *path = mt_path_join(parent, entry->d_name);
         mt_autofree char *index = path ? mt_path_join(path, left ? mt_samples_names[0] : INDEX) : NULL;
         struct stat status;
-        if (index && (stat(index, &status) == 0 || stat(path, &status) == 0) &&
-            now - status.st_mtime > (left ? LEFT_SECONDS : UNUSED_SECONDS))
+        if (!index || (stat(index, &status) < 0 && stat(path, &status) < 0))
+            continue;
+        if (left ? mt_bulk_folder_is_left(path) : now - status.st_mtime > UNUSED_SECONDS)
             mt_folder_remove(path, NULL);
     }
     if (folder)
@@ -267,7 +267,7 @@ int mt_cache_keep(struct mt_cache *cache, struct mt_dataset *dataset, struct mt_
     if (r < 0 || !folder)
         return r < 0 ? r : no_memory(error);
     if (rename(cache->folder.path, folder) == 0)
-        *cache->folder.path = '\0'; /* else another process was faster: its entry is as good */
+        mt_bulk_folder_keep(&cache->folder); /* else another process was faster: its entry is as good */
     prune(cache->folder.parent);
     return 0;
 }

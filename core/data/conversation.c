@@ -64,33 +64,29 @@ static void list_columns(const struct mt_value *row, char *list, size_t list_byt
     }
 }
 
-#define JUDGED                                                                                               \
-    "\"chosen\" and \"rejected\" are answers to compare, for preference training, which is not supported "   \
-    "yet"
-
-/* Whether the row is for preference training, by the names that such data has everywhere. */
-static bool is_judged(const struct mt_value *row)
-{
-    return has(row, "chosen") && has(row, "rejected");
-}
-
 static int wrong_columns(const struct mt_columns *columns, enum mt_row_kind kind, const struct mt_value *row,
                          struct mt_error *error)
 {
-    char found[600], expected[400];
+    char found[500], expected[400], advice[300];
     const char *turns;
     list_columns(row, found, sizeof found);
     mt_turns_column(columns, row, &turns);
-    if (kind == MT_ROW_DOCUMENT)
-        snprintf(expected, sizeof expected, "is \"%s\"", text_column(columns));
-    else if (kind == MT_ROW_TURNS)
-        snprintf(expected, sizeof expected, "is \"%s\"", turns);
-    else
-        snprintf(expected, sizeof expected, "are \"%s\" and \"%s\"%s", columns->prompt, columns->response,
+    const char *missing[] = {columns->prompt, columns->response};
+    size_t num_missing = 2;
+    if (kind == MT_ROW_DOCUMENT || kind == MT_ROW_TURNS) {
+        missing[0] = kind == MT_ROW_TURNS ? turns : text_column(columns);
+        num_missing = 1;
+        snprintf(expected, sizeof expected, "is \"%s\" (dataset.columns.%s gives it another name)",
+                 missing[0], kind == MT_ROW_TURNS ? "messages" : "text");
+    } else {
+        snprintf(expected, sizeof expected,
+                 "are \"%s\" and \"%s\" (dataset.columns.prompt and .response give them other names)%s",
+                 columns->prompt, columns->response,
                  kind == MT_ROW_ALPACA ? "" : ", or \"messages\", or \"text\"");
-    return mt_conversation_wrong(
-        error, "the row has the columns %s; expected %s (other names can be given by dataset.columns)%s%s",
-        *found ? found : "(none)", expected, is_judged(row) ? ". " : "", is_judged(row) ? JUDGED : "");
+    }
+    mt_row_advise(columns, kind, missing, num_missing, row, advice, sizeof advice);
+    return mt_conversation_wrong(error, "the row has the columns %s; expected %s%s",
+                                 *found ? found : "(none)", expected, advice);
 }
 
 /* --- the first row ------------------------------------------------------------------------------------- */
@@ -434,8 +430,8 @@ int mt_conversation_read(const struct mt_columns *columns, const struct mt_layou
     const json_t *messages = json_object_get(conversation->chat, "messages");
     if (r == 0)
         r = mt_messages_check_order(messages, error);
-    if (r == -EPROTO && is_judged(row->object))
-        mt_error_prefix(error, JUDGED);
+    if (r == -EPROTO && has(row->object, "chosen") && has(row->object, "rejected"))
+        mt_error_prefix(error, MT_ROW_JUDGED);
     if (r == 0 && mt_message_is_empty(json_array_get(messages, json_array_size(messages) - 1)))
         r = mt_error_set(error, -ENODATA, MT_REASON_BAD_DATA, "the last answer is empty");
     return r;

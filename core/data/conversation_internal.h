@@ -15,6 +15,14 @@ static inline int mt_conversation_no_memory(struct mt_error *error)
 const struct mt_value *mt_turns_column(const struct mt_columns *columns, const struct mt_value *row,
                                        const char **name);
 
+#define MT_ROW_JUDGED                                                                                        \
+    "\"chosen\" and \"rejected\" are answers to compare, for preference training, which is not supported "   \
+    "yet"
+
+/* What the user may do about a row that lacks the columns `missing`, as sentences behind ". ", or "". */
+void mt_row_advise(const struct mt_columns *columns, enum mt_row_kind kind, const char *const *missing,
+                   size_t num_missing, const struct mt_value *row, char *text, size_t bytes);
+
 /* A cell as a JSON text: see mt_value_text. */
 int mt_cell_text(const struct mt_value *cell, json_t **text, struct mt_error *error);
 /* Any cell as it is. NULL when out of memory. */

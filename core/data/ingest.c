@@ -109,7 +109,9 @@ static int store_document(struct ingest *ingest, const struct job *job, size_t r
         if (ingest->options->overlong == MT_JOB_OVERLONG_ERROR && !cut_freely)
             return refuse_overlong(ingest, job, error);
         if (ingest->options->overlong == MT_JOB_OVERLONG_DROP && !cut_freely) {
-            drop(stats, MT_DROP_OVERLONG, row, "");
+            char why[100];
+            snprintf(why, sizeof why, "it has %zu tokens", count);
+            drop(stats, MT_DROP_OVERLONG, row, why);
             return 0;
         }
         stats->windowed++;
@@ -144,13 +146,19 @@ static int store_conversation(struct ingest *ingest, const struct job *job, size
     if (overlong && options->overlong == MT_JOB_OVERLONG_ERROR)
         return refuse_overlong(ingest, job, error);
     if (overlong && options->overlong == MT_JOB_OVERLONG_DROP) {
-        drop(stats, MT_DROP_OVERLONG, row, "");
+        char why[100];
+        snprintf(why, sizeof why, "it has %zu tokens", count);
+        drop(stats, MT_DROP_OVERLONG, row, why);
         return 0;
     }
     count = mt_size_min(count, options->max_seq_len);
     if (!has_target(encoded, count)) { /* all of it cut off, unless there was none before the cut */
         const bool unwanted = encoded->learned.count && !has_target(encoded, encoded->ids.count);
-        drop(stats, MT_DROP_NO_TARGET, row, unwanted ? "none of its answers is to be learned" : "");
+        char why[100] = "none of its answers is to be learned";
+        if (!unwanted)
+            snprintf(why, sizeof why, "it has %zu tokens, and its answer begins behind max_seq_len %zu",
+                     encoded->ids.count, options->max_seq_len);
+        drop(stats, MT_DROP_NO_TARGET, row, why);
         return 0;
     }
     stats->truncated += overlong;

@@ -126,6 +126,14 @@ static int parse_cell(const struct mt_reader *reader, const struct mt_row *row, 
         const char *end = memchr(text + *at, separator, bytes - *at);
         cell->text = text + *at;
         cell->bytes = end ? (size_t)(end - cell->text) : bytes - *at;
+        const char *lone = cell->bytes ? memchr(cell->text, '\r', cell->bytes) : NULL;
+        if (lone) {
+            mt_error_set(
+                error, -EINVAL, MT_REASON_BAD_DATA,
+                "a carriage return without a line feed stands outside of quotes; where it ends a line, "
+                "convert the file first (tr '\\r' '\\n')");
+            return mt_reader_locate(reader, row, (size_t)(lone - text), error), -EINVAL;
+        }
         *at += cell->bytes;
     }
     *last = *at == bytes;

@@ -266,7 +266,8 @@ static int read_turn(const struct mt_job_tags *tags, const struct mt_value *turn
         return mt_conversation_wrong(error, "it is %s and no object", mt_value_kind_name(turn->kind));
     const struct mt_value *role = member(turn, tags->role, "role", "from");
     if (!role || role->kind != MT_VALUE_TEXT)
-        return mt_conversation_wrong(error, "it has no \"%s\" that is a text",
+        return mt_conversation_wrong(error,
+                                     "it has no \"%s\" that is a text (dataset.tags.role_tag names another)",
                                      tags->role ? tags->role : "role\" or \"from");
     const enum turn kind = turn_of(tags, role);
     if (kind == NUM_TURNS)

@@ -26,6 +26,12 @@ static int pass_mark(struct mt_window *window, struct mt_error *error)
         return mt_error_set(error, -EILSEQ, MT_REASON_BAD_DATA,
                             "%s is UTF-16; convert it to UTF-8 first (iconv -f UTF-16 -t UTF-8)",
                             window->path);
+    if (bytes >= 2 && (!text[0] || !text[1])) /* no text begins so, but one without the mark does */
+        return mt_error_set(
+            error, -EILSEQ, MT_REASON_BAD_DATA,
+            "%s begins with zero bytes: it is UTF-16 or no text; convert it to UTF-8 first (for "
+            "example iconv -f UTF-16LE -t UTF-8)",
+            window->path);
     if (bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
         mt_window_take(window, 3);
     return 0;

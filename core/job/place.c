@@ -19,6 +19,7 @@ struct place {
     struct mt_job_reader *reader;
     const char *pointer;
     enum mt_reason reason;
+    const char *advice; /* where it is not there, behind what the system says; NULL: none */
 };
 
 /* NULL after an error. */
@@ -36,8 +37,8 @@ static const char *resolve(const struct place *place, const char *base, const ch
                         "%s is outside of the folders that jobs may name; the daemon's allow_path adds one",
                         quoted);
     if (state == MT_PATH_MISSING)
-        mt_reader_error(place->reader, place->reason, place->pointer, NULL, "cannot use %s: %s", path,
-                        reason_text);
+        mt_reader_error(place->reader, place->reason, place->pointer, NULL, "cannot use %s: %s%s", path,
+                        reason_text, place->advice ? place->advice : "");
     return state == MT_PATH_GOOD ? path : NULL;
 }
 
@@ -121,7 +122,8 @@ static void place_model_name(struct mt_job_reader *reader)
 {
     const struct mt_job_context *context = reader->context;
     const char *name = json_string_value(mt_reader_get(reader, "/model/name"));
-    const struct place place = {reader, mt_reader_origin(reader, "/model/name"), MT_REASON_BAD_MODEL};
+    const struct place place = {
+        .reader = reader, .pointer = mt_reader_origin(reader, "/model/name"), .reason = MT_REASON_BAD_MODEL};
     const char *path = NULL;
     if (*name == '/' || *name == '.') {
         path = resolve(&place, context->model_base, name); /* as transformers' from_pretrained takes it */
@@ -156,7 +158,9 @@ static void place_model_name(struct mt_job_reader *reader)
 static void place_tokenizer(struct mt_job_reader *reader)
 {
     const char *text = json_string_value(mt_reader_get(reader, "/model/tokenizer"));
-    const struct place place = {reader, mt_reader_origin(reader, "/model/tokenizer"), MT_REASON_BAD_MODEL};
+    const struct place place = {.reader = reader,
+                                .pointer = mt_reader_origin(reader, "/model/tokenizer"),
+                                .reason = MT_REASON_BAD_MODEL};
     struct stat status;
     if (strcmp(text, "bytes") == 0)
         return;
@@ -217,7 +221,9 @@ static void place_model(struct mt_job_reader *reader)
         if (reader->context->purpose != MT_JOB_LOAD)
             place_ollama(reader, given);
     } else if (given) {
-        const struct place place = {reader, mt_reader_origin(reader, "/model/path"), MT_REASON_BAD_MODEL};
+        const struct place place = {.reader = reader,
+                                    .pointer = mt_reader_origin(reader, "/model/path"),
+                                    .reason = MT_REASON_BAD_MODEL};
         const char *path = resolve(&place, reader->context->model_base, given);
         if (path && reader->context->purpose != MT_JOB_LOAD)
             check_model_path(&place, path);
@@ -272,7 +278,7 @@ static json_t *place_paths(struct mt_job_reader *reader, const json_t *value, co
         snprintf(pointer, sizeof pointer, "%s", origin);
         if (is_list)
             snprintf(pointer, sizeof pointer, "%s/%zu", origin, i);
-        const struct place place = {reader, pointer, MT_REASON_BAD_DATA};
+        const struct place place = {.reader = reader, .pointer = pointer, .reason = MT_REASON_BAD_DATA};
         const char *text = json_string_value(is_list ? json_array_get(value, i) : value);
         const char *path = resolve(&place, reader->context->dataset_base, text);
         if (path)
@@ -385,7 +391,12 @@ static void place_dataset(struct mt_job_reader *reader)
     const char *pointer = mt_reader_origin(reader, by_name && !mt_reader_given(reader, "/dataset/dataset_dir")
                                                        ? "/dataset/name"
                                                        : "/dataset/dataset_dir");
-    const struct place place = {reader, pointer, MT_REASON_BAD_DATA};
+    const struct place place = {
+        .reader = reader,
+        .pointer = pointer,
+        .reason = MT_REASON_BAD_DATA,
+        .advice = "; dataset.dataset_dir names the folder with dataset_info.json, dataset.path would "
+                  "name the data itself"};
     if (!text)
         text = "data";
     if (!by_name && !mix_has_names(reader)) {
@@ -404,13 +415,14 @@ static void place_dataset(struct mt_job_reader *reader)
     {
         char at[MT_JOB_POINTER_BYTES];
         snprintf(at, sizeof at, "%s/%zu/name", mt_reader_origin(reader, "/dataset/mix"), i);
-        const struct place part_place = {reader, at, MT_REASON_BAD_DATA};
+        const struct place part_place = {.reader = reader, .pointer = at, .reason = MT_REASON_BAD_DATA};
         if (json_object_get(part, "name"))
             check_dataset_entry(&part_place, folder, json_string_value(json_object_get(part, "name")));
     }
     if (by_name) {
-        const struct place name_place = {reader, mt_reader_origin(reader, "/dataset/name"),
-                                         MT_REASON_BAD_DATA};
+        const struct place name_place = {.reader = reader,
+                                         .pointer = mt_reader_origin(reader, "/dataset/name"),
+                                         .reason = MT_REASON_BAD_DATA};
         check_dataset_entry(&name_place, folder, json_string_value(mt_reader_get(reader, "/dataset/name")));
     }
 }

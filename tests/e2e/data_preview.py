@@ -175,7 +175,13 @@ def dropped_rows_are_listed_with_their_reasons():
 @case
 def data_without_anything_to_learn_is_an_error_that_says_what_to_do():
     look(job(max_seq_len=16), code=65, says=["none of the 5 rows has a token to learn", "make dataset.max_seq_len larger"])
+    look(job(max_seq_len=16, overlong="drop"), code=65, says=[
+        "5 longer than max_seq_len (the first: it has", "tokens)", "make dataset.max_seq_len larger"])
+    look(job(max_seq_len=16), code=65, says=["tokens, and its answer begins behind max_seq_len 16"])
     look(job("absent.jsonl"), code=65, says=["absent.jsonl"])
+    by_name = job()
+    by_name["dataset"] = {"name": "words"}
+    look(by_name, code=65, says=["No such file or directory; dataset.dataset_dir names the folder with dataset_info.json"])
     look({**job(), "traning": {}}, code=78, says=["training"])
 
 

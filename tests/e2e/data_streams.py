@@ -5,13 +5,14 @@ import gzip
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from megatraind import case, equal, run_cases  # noqa: E402
-from training import Folder, rows, same_runs, saved, text, tiny, write_documents, write_rows  # noqa: E402
+from training import Folder, SmallDisk, rows, same_runs, saved, text, tiny, write_documents, write_rows  # noqa: E402
 
 
 def cached(folder, where="cache"):
@@ -78,6 +79,54 @@ def a_kept_file_that_is_cut_during_a_run_ends_it_with_a_reason_and_a_resume_give
             assert f"{name}/{file}" in str(said) and "changed by another program" in str(said), said
             folder.run("train", folder.job(document), "--output-dir", run, "--quiet", "--resume", **cached(folder))
             same_runs(folder / run, folder / "whole")
+
+
+@case
+def kills_while_the_tokens_are_made_leave_nothing_that_is_believed():
+    with Folder() as folder:
+        document = tiny(write_large(folder / "large.jsonl"), steps=2)
+        document["dataset"].update(max_seq_len=256, packing=True)
+        begun = time.monotonic()
+        folder.train(document, "whole", **cached(folder, "other"))
+        seconds = time.monotonic() - begun
+        job, chooser, killed = folder.job(document), random.Random(9), 0
+        for _ in range(12):
+            process = folder.start("train", job, "--output-dir", "killed", "--quiet", **cached(folder))
+            time.sleep(chooser.random() * seconds)
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            killed += any(name.startswith(".tmp-") for name in entries(folder))
+            shutil.rmtree(folder / "killed", ignore_errors=True)
+            if any(len(name) == 64 for name in entries(folder)):
+                shutil.rmtree(folder / "cache")
+        assert killed, "no kill came while tokens were written"
+        folder.run("train", job, "--output-dir", "killed", "--quiet", **cached(folder))
+        same_runs(folder / "killed", folder / "whole")
+
+
+@case
+def jobs_that_make_the_same_tokens_at_once_do_not_disturb_one_another():
+    with Folder() as folder:
+        document = tiny(write_large(folder / "large.jsonl"), steps=2)
+        document["dataset"].update(max_seq_len=256, packing=True)
+        folder.train(document, "whole", **cached(folder, "other"))
+        job = folder.job(document)
+        runs = [folder.start("train", job, "--output-dir", f"run{i}", "--quiet", **cached(folder)) for i in range(3)]
+        for i, process in enumerate(runs):
+            said = process.communicate(timeout=120)
+            equal((process.returncode, said[1]), (0, ""))
+            same_runs(folder / f"run{i}", folder / "whole")
+        equal([len(name) for name in entries(folder)], [64])
+
+
+@case
+def a_full_disk_while_tokens_are_made_is_an_error_that_leaves_nothing():
+    with Folder() as folder, SmallDisk(8) as disk:
+        document = tiny(write_large(folder / "large.jsonl"), steps=1)
+        folder.run("train", folder.job(document), "--output-dir", folder / "run", code=74, prefix=disk.prefix,
+                   says=["No space left on device", "MEGATRAIN_CACHE_DIR"],
+                   env={**os.environ, "MEGATRAIN_CACHE_DIR": disk.path + "/cache"})
+        equal(os.listdir(disk.seen + "/cache"), [])
 
 
 @case
@@ -234,10 +283,16 @@ def a_file_that_changed_between_two_runs_is_named_as_the_reason():
         document = mixture(folder, 6)
         folder.train(document, "run")
         job = folder.job(document)
-        with open(folder / "b.jsonl", "a") as file:
-            file.write('{"instruction": "One", "output": "more"}\n')
-        folder.run("train", job, "--output-dir", "run", "--resume", "--set", "training.max_steps=9", code=65,
-                   says=["made with other data", "start a new job from its weights"])
+        with open(folder / "b.jsonl") as file:
+            whole = file.read()
+        replaced = whole.replace("It is 4.", "It is 5.")
+        for changed in (whole + '{"instruction": "One", "output": "more"}\n', replaced, whole[:whole.rindex("{")]):
+            folder.write("b.jsonl", changed)
+            folder.run("train", job, "--output-dir", "run", "--resume", "--set", "training.max_steps=9", code=65,
+                       says=["made with other data", "start a new job from its weights"])
+        folder.write("b.jsonl", whole)  # the same contents, at another time
+        folder.run("train", job, "--output-dir", "run", "--resume", "--set", "training.max_steps=9")
+        equal(len(rows(folder / "run")), 9)
 
 
 @case

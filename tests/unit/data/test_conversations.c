@@ -373,6 +373,33 @@ static void a_row_without_a_needed_column_is_an_error(void **state)
     finish(&reading);
 }
 
+static void a_row_of_other_columns_says_what_to_do(void **state)
+{
+    (void)state;
+    const struct mt_columns alpaca = {.formatting = MT_JOB_FORMATTING_ALPACA},
+                            sharegpt = {.formatting = MT_JOB_FORMATTING_SHAREGPT},
+                            dialog = {.messages = "dialog"},
+                            mistyped = {.prompt = "question", .response = "anwser"};
+    const char *const turns = "{\"conversations\":[{\"from\":\"human\",\"value\":\"q\"}]}";
+    assert_code(alpaca, turns, -EINVAL, "It has a list of turns: leave dataset.formatting away");
+    assert_code(sharegpt, "{\"instruction\":\"a\",\"output\":\"b\"}", -EINVAL,
+                "It has the columns of formatting: alpaca: leave dataset.formatting away");
+    assert_code(dialog, turns, -EINVAL, "leave dataset.columns.messages away");
+    assert_code(
+        mistyped, "{\"question\":\"a\",\"answer\":\"b\"}", -EINVAL,
+        "expected are \"question\" and \"anwser\" (dataset.columns.prompt and .response give them other "
+        "names), or \"messages\", or \"text\". Is \"answer\" what \"anwser\" stands for?");
+    assert_code(usual, "{\"Instruction\":\"a\",\"Output\":\"b\"}", -EINVAL, "Is \"Instruction\" what");
+    assert_code(usual, "{\"instruction;output\":\"a;b\"}", -EINVAL, "Are the cells parted by semicolons?");
+    assert_code(usual, "{\"data\":[{\"instruction\":\"a\"}]}", -EINVAL,
+                "If the rows are what stands in \"data\"");
+    assert_code(usual, "{\"a\":\"b\"}", -EINVAL, "or \"messages\", or \"text\"");
+    assert_code(usual, "{\"conversations\":[{\"speaker\":\"human\",\"text\":\"q\"}]}", -EINVAL,
+                "dataset.tags.role_tag names another");
+    assert_code(usual, "{\"conversations\":[{\"from\":\"Bot\",\"value\":\"q\"}]}", -EPROTO,
+                "\"Bot\" is not known (dataset.tags gives roles other names)");
+}
+
 static void answers_to_compare_are_told_as_what_they_are(void **state)
 {
     (void)state;
@@ -437,6 +464,7 @@ int main(void)
         cmocka_unit_test(an_empty_answer_is_never_learned),
         cmocka_unit_test(cells_that_are_no_texts_are_refused_by_their_place),
         cmocka_unit_test(a_row_without_a_needed_column_is_an_error),
+        cmocka_unit_test(a_row_of_other_columns_says_what_to_do),
         cmocka_unit_test(only_the_columns_of_the_layout_are_read),
         cmocka_unit_test(answers_to_compare_are_told_as_what_they_are),
     };

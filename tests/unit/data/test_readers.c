@@ -115,6 +115,20 @@ static char *many_lines(size_t *bytes)
     return text;
 }
 
+static void text_of_another_kind_is_named(void **state)
+{
+    const char *path = mt_test_path(state, "a.csv");
+    write_bytes(path, "a,b\r1,2\r", 8);
+    assert_damaged(path, "line 1, column 4: a carriage return without a line feed stands outside of quotes");
+    write_bytes(path, "a,b\n1,x\ry\n", 10);
+    assert_damaged(path, "line 2, column 4: a carriage return without a line feed");
+    assert_rows(write_file(state, "b.csv", "a,b\r\n1,\"x\ry\"\r\n"), "a=1;b=x\ry\n");
+    write_bytes(path, "a\0,\0b\0\n\0", 8);
+    assert_damaged(path, "begins with zero bytes: it is UTF-16 or no text");
+    write_bytes(path, "\0a\0,", 4);
+    assert_damaged(path, "begins with zero bytes");
+}
+
 static void write_gzip(const char *path, const void *data, size_t bytes, const char *mode)
 {
     gzFile file = gzopen(path, mode);
@@ -400,6 +414,7 @@ static void a_large_text_is_several_documents(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        mt_test_in_folder(text_of_another_kind_is_named),
         mt_test_in_folder(csv_cells_are_what_rfc_4180_says),
         mt_test_in_folder(damaged_csv_is_reported_with_its_line),
         mt_test_in_folder(packed_files_hold_the_same_rows_as_plain_ones),

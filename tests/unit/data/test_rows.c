@@ -130,9 +130,11 @@ static void wrong_columns_are_reported_with_those_found_and_expected(void **stat
     struct mt_error error = {0};
     const char *const path =
         write_file(state, "a.jsonl", "\n{\"question\":\"Q\",\"answer\":\"A\",\"id\":1}\n");
-    assert_refused(usual_options(), path,
-                   "a.jsonl: line 2: row 1: the row has the columns question, answer, id; expected are "
-                   "\"instruction\" and \"output\", or \"messages\", or \"text\"");
+    assert_refused(
+        usual_options(), path,
+        "a.jsonl: line 2: row 1: the row has the columns question, answer, id; expected are "
+        "\"instruction\" and \"output\" (dataset.columns.prompt and .response give them other names), "
+        "or \"messages\", or \"text\"");
     struct mt_dataset_options options = usual_options();
     options.paths = &path;
     options.num_paths = 1;

@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -282,11 +283,23 @@ static void what_was_not_used_for_long_is_removed(void **state)
     assert_int_equal(utimensat(AT_FDCWD, index, times, 0), 0);
     assert_int_equal(utimensat(AT_FDCWD, left, times, 0), 0);
     assert_int_equal(utimensat(AT_FDCWD, kept, times, 0), 0);
+    /* One that is old as well, but still written: its process has it locked. */
+    char written[600];
+    snprintf(written, sizeof written, "%s/.tmp-written", options.cache_dir);
+    mt_assert_ok(mt_folder_create(written, 0777, &error), &error);
+    assert_int_equal(utimensat(AT_FDCWD, written, times, 0), 0);
+    const int lock = open(written, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(flock(lock, LOCK_EX | LOCK_NB), 0);
     struct fixture fixture = open_dataset(options, write_documents(state, "a.jsonl", 3000, '.'));
     free_fixture(&fixture);
     assert_false(mt_path_exists(old));
     assert_false(mt_path_exists(left));
     assert_true(mt_path_exists(kept));
+    assert_true(mt_path_exists(written));
+    close(lock);
+    fixture = open_dataset(options, write_documents(state, "b.jsonl", 3000, '.'));
+    free_fixture(&fixture);
+    assert_false(mt_path_exists(written));
 }
 
 /* 96 MiB of text whose tokens take five times as much: read, kept and sampled with 48 MiB of memory of the
