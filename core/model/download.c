@@ -29,7 +29,7 @@ static bool is_wanted(const char *name)
     for (size_t i = 0; i < sizeof side_files / sizeof *side_files; i++)
         if (strcmp(name, side_files[i]) == 0)
             return true;
-    return mt_fetching_ends_with(name, ".safetensors");
+    return mt_path_ends_with(name, ".safetensors");
 }
 
 static int choose_files(struct mt_fetching *fetching, struct mt_error *error)
@@ -40,12 +40,12 @@ static int choose_files(struct mt_fetching *fetching, struct mt_error *error)
     json_array_foreach(fetching->available, i, file)
     {
         const char *name = json_string_value(json_object_get(file, "name"));
-        pickle = pickle || mt_fetching_ends_with(name, ".bin") || mt_fetching_ends_with(name, ".pt") ||
-                 mt_fetching_ends_with(name, ".pth");
+        pickle = pickle || mt_path_ends_with(name, ".bin") || mt_path_ends_with(name, ".pt") ||
+                 mt_path_ends_with(name, ".pth");
         if (!is_wanted(name))
             continue;
         config = config || strcmp(name, "config.json") == 0;
-        weights = weights || mt_fetching_ends_with(name, ".safetensors");
+        weights = weights || mt_path_ends_with(name, ".safetensors");
         if (json_array_append(fetching->files, file) < 0)
             return no_memory(error);
     }

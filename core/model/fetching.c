@@ -65,12 +65,6 @@ static int wait_a_moment(const struct mt_fetching *fetching, int try, struct mt_
 
 /* --- what there is ------------------------------------------------------------------------------------- */
 
-bool mt_fetching_ends_with(const char *text, const char *end)
-{
-    const size_t bytes = strlen(text), end_bytes = strlen(end);
-    return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
-}
-
 bool mt_fetching_is_plain(const char *name)
 {
     for (const char *c = name; *c; c++)
@@ -82,12 +76,14 @@ bool mt_fetching_is_plain(const char *name)
 /* The server's names become files below the folder: of others than plain paths nothing is taken. */
 static bool is_inside(const char *name)
 {
+    if (!mt_path_stays_below(name))
+        return false;
     for (const char *c = name; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f || *c == '\\' ||
-            ((c == name || c[-1] == '/') && strchr("/.", *c)))
+            ((c == name || c[-1] == '/') && strchr("/.", *c))) /* hidden files, and empty parts */
             return false;
     const size_t bytes = strlen(name);
-    return bytes > 0 && bytes < 1000 && name[bytes - 1] != '/';
+    return bytes < 1000 && name[bytes - 1] != '/';
 }
 
 static int keep_listing(struct mt_fetching *fetching, const json_t *listing, struct mt_error *error)

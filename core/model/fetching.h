@@ -36,6 +36,5 @@ int mt_fetching_lock(const char *path, const char *what, struct mt_error *error)
 
 /* Nothing but letters, digits and ._-, and no dot in front. */
 bool mt_fetching_is_plain(const char *name);
-bool mt_fetching_ends_with(const char *text, const char *end);
 
 #endif

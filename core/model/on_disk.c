@@ -22,12 +22,6 @@ struct search {
     const char *source;
 };
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t bytes = strlen(text), end_bytes = strlen(end);
-    return bytes > end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
-}
-
 static bool is_folder(const char *path)
 {
     struct stat status;
@@ -43,7 +37,7 @@ static json_int_t weight_bytes(const char *path, bool folder)
     json_int_t bytes = 0;
     DIR *entries = opendir(path);
     for (struct dirent *entry; entries && (entry = readdir(entries)) != NULL;)
-        if (ends_with(entry->d_name, ".safetensors") &&
+        if (mt_path_ends_with(entry->d_name, ".safetensors") &&
             fstatat(dirfd(entries), entry->d_name, &status, 0) == 0)
             bytes += (json_int_t)status.st_size;
     if (entries)
@@ -91,7 +85,8 @@ static bool is_listed(const struct search *search, const char *id)
 
 static int visible(const struct dirent *entry)
 {
-    return entry->d_name[0] != '.' && !ends_with(entry->d_name, ".partial"); /* a download that goes on */
+    return entry->d_name[0] != '.' &&
+           !mt_path_ends_with(entry->d_name, ".partial"); /* a download that goes on */
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b)
@@ -126,7 +121,7 @@ static void visit_models(struct search *search, const char *path, const char *id
             add(search, id, path);
         else if (depth < FOLDER_DEPTH)
             each_entry(search, path, id, depth + 1, visit_models);
-    } else if (ends_with(path, ".gguf")) {
+    } else if (mt_path_ends_with(path, ".gguf")) {
         add(search, id, path);
     }
 }
