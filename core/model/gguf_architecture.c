@@ -120,7 +120,26 @@ static int adjust_olmo(struct mt_gguf_config *reading, struct mt_error *error)
     return 0;
 }
 
+/* The converter says four times hidden_size whatever there is: the tensor tells. */
+static int adjust_gpt2(struct mt_gguf_config *reading, struct mt_error *error)
+{
+    const struct mt_gguf_tensor *up = mt_gguf_find_tensor(reading->file, "blk.0.ffn_up.weight");
+    return up ? set(reading, "intermediate_size", json_integer((json_int_t)up->shape[0]), error) : 0;
+}
+
+/* It says one key-value head, too, also where there are as many as heads. */
+static int adjust_starcoder(struct mt_gguf_config *reading, struct mt_error *error)
+{
+    const struct mt_gguf_tensor *qkv = mt_gguf_find_tensor(reading->file, "blk.0.attn_qkv.weight");
+    int r = adjust_gpt2(reading, error);
+    json_object_del(reading->config, "num_key_value_heads");
+    return r == 0 ? set(reading, "multi_query",
+                        json_boolean(!qkv || qkv->shape[0] != 3 * reading->hidden_size), error)
+                  : r;
+}
+
 static const struct mt_gguf_architecture architectures[] = {
+    {.name = "bloom", .model_type = "bloom", .qkv_in_turn = true},
     {.name = "arcee", .model_type = "arcee", .neighbours = true},
     {.name = "command-r",
      .model_type = "cohere",
@@ -149,6 +168,11 @@ static const struct mt_gguf_architecture architectures[] = {
      .understood = UNDERSTOOD("rope.freq_base_swa"),
      .adjust = adjust_gemma3},
     {.name = "glm4", .model_type = "glm4"},
+    {.name = "gpt2", .model_type = "gpt2", .adjust = adjust_gpt2},
+    {.name = "gptneox",
+     .model_type = "gpt_neox",
+     .copied = COPIED({"use_parallel_residual", "use_parallel_residual"}),
+     .qkv_in_turn = true},
     {.name = "granite",
      .model_type = "granite",
      .neighbours = true,
@@ -181,6 +205,7 @@ static const struct mt_gguf_architecture architectures[] = {
     {.name = "stablelm",
      .model_type = "stablelm",
      .copied = COPIED({"use_parallel_residual", "use_parallel_residual"})},
+    {.name = "starcoder", .model_type = "gpt_bigcode", .adjust = adjust_starcoder},
     {.name = "starcoder2", .model_type = "starcoder2"},
 };
 
@@ -213,6 +238,9 @@ const char *mt_gguf_architecture_list(char *buffer, size_t bytes)
 
 static const char *const role_names[MT_NUM_ROLES] = {
     [MT_ROLE_EMBEDDING] = "token_embd.weight",
+    [MT_ROLE_POSITIONS] = "position_embd.weight",
+    [MT_ROLE_EMBEDDING_NORM] = "token_embd_norm.weight",
+    [MT_ROLE_EMBEDDING_NORM_BIAS] = "token_embd_norm.bias",
     [MT_ROLE_ATTENTION_NORM] = "blk.#.attn_norm.weight",
     [MT_ROLE_ATTENTION_NORM_BIAS] = "blk.#.attn_norm.bias",
     [MT_ROLE_Q] = "blk.#.attn_q.weight",

@@ -23,6 +23,8 @@ struct mt_gguf_architecture {
     /* Rows of queries and keys have the halves of a rotary pair beside each other (2i, 2i + 1); config.json's
      * families keep them half a head apart. */
     bool neighbours;
+    /* Rows of QKV are all queries, all keys, all values; families have them head by head (qkv_by_head). */
+    bool qkv_in_turn;
     const char *mlp_norm;                /* where it is not blk.#.ffn_norm */
     const struct mt_gguf_copied *copied; /* ends with a NULL; may be NULL */
     const char *const *understood;       /* suffixes that `adjust` reads; NULL-terminated; may be NULL */

@@ -240,7 +240,8 @@ static int set_bias(struct mt_gguf_config *reading, const struct mt_family_switc
 static int set_biases(struct mt_gguf_config *reading, struct mt_error *error)
 {
     const struct mt_family *family = reading->family;
-    int r = set_bias(reading, &family->qkv_bias, "blk.0.attn_q.bias", error);
+    const char *qkv = has(reading, "blk.0.attn_qkv.weight") ? "blk.0.attn_qkv.bias" : "blk.0.attn_q.bias";
+    int r = set_bias(reading, &family->qkv_bias, qkv, error);
     r = r ? r : set_bias(reading, &family->output_bias, "blk.0.attn_output.bias", error);
     r = r ? r : set_bias(reading, &family->mlp_bias, "blk.0.ffn_down.bias", error);
     return r;

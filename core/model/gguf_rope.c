@@ -48,9 +48,12 @@ static int read_partial(const struct mt_gguf_config *reading, size_t *rotary_dim
                             mt_gguf_path(reading->file), reading->head_dim);
     if (dimensions)
         *rotary_dim = (size_t)dimensions;
-    if (mt_family_has_key(family, "partial_rotary_factor"))
-        return set(reading->config, "partial_rotary_factor",
-                   json_real((double)*rotary_dim / (double)reading->head_dim), error);
+    const char *key = mt_family_has_key(family, "partial_rotary_factor") ? "partial_rotary_factor" : NULL;
+    for (const struct mt_family_renamed *renamed = family->renamed; renamed && renamed->own; renamed++)
+        if (strcmp(renamed->usual, "partial_rotary_factor") == 0)
+            key = renamed->own;
+    if (key)
+        return set(reading->config, key, json_real((double)*rotary_dim / (double)reading->head_dim), error);
     if (*rotary_dim != reading->head_dim)
         return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
                             "%s: rope.dimension_count %zu of a head's %zu is not supported for %s",

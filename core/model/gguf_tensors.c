@@ -10,24 +10,35 @@
 #include <ctype.h>
 #include <string.h>
 
+/* Here all queries, all keys, all values; there for each key-value head its queries, its key, its value. */
+static size_t file_row_of_qkv(size_t row, size_t rows, size_t heads, size_t kv_heads)
+{
+    const size_t width = rows / (heads + 2 * kv_heads), queries = heads / kv_heads;
+    const size_t group = row / width / (queries + 2), part = row / width % (queries + 2);
+    const size_t head = part < queries ? group * queries + part : heads + (part - queries) * kv_heads + group;
+    return head * width + row % width;
+}
+
 /* The row of the file that is row `row` of the family's order: pair i of a head has its rows beside each
  * other here, half a head apart there. */
-static size_t file_row(size_t row, size_t rows, size_t heads)
+static size_t file_row(const struct mt_tensor *tensor, size_t row)
 {
+    const size_t rows = tensor->shape[0], heads = tensor->heads;
+    if (tensor->kv_heads)
+        return file_row_of_qkv(row, rows, heads, tensor->kv_heads);
     const size_t width = rows / heads, half = width / 2, within = row % width;
     return row - within + within % half * 2 + within / half;
 }
 
 static int read_rows(const struct mt_tensor *tensor, size_t first, size_t count, float *out)
 {
-    const size_t rows = tensor->shape[0], columns = tensor->elements / rows;
+    const size_t columns = tensor->elements / tensor->shape[0];
     if (first > tensor->elements || count > tensor->elements - first)
         return -ERANGE;
     while (count) {
         const size_t row = first / columns, column = first % columns;
         const size_t part = mt_size_min(columns - column, count);
-        int r = mt_gguf_read_f32(tensor->tensor, file_row(row, rows, tensor->heads) * columns + column, part,
-                                 out);
+        int r = mt_gguf_read_f32(tensor->tensor, file_row(tensor, row) * columns + column, part, out);
         if (r < 0)
             return r;
         first += part;
@@ -37,10 +48,36 @@ static int read_rows(const struct mt_tensor *tensor, size_t first, size_t count,
     return 0;
 }
 
+/* A few of the family's rows at a time: of each of the file's rows, a few numbers. */
+static int read_transposed(const struct mt_tensor *tensor, size_t first, size_t count, float *out)
+{
+    const size_t rows = tensor->shape[0], columns = tensor->shape[1]; /* the family's */
+    float values[64];
+    if (first > tensor->elements || count > tensor->elements - first)
+        return -ERANGE;
+    const size_t end = first + count;
+    for (size_t row = first / columns; row * columns < end; row += sizeof values / sizeof *values) {
+        const size_t some = mt_size_min(sizeof values / sizeof *values,
+                                        mt_size_min(rows - row, mt_size_ceil_div(end, columns) - row));
+        for (size_t column = 0; column < columns; column++) {
+            int r = mt_gguf_read_f32(tensor->tensor, column * rows + row, some, values);
+            if (r < 0)
+                return r;
+            for (size_t i = 0; i < some; i++) {
+                const size_t at = (row + i) * columns + column;
+                if (at >= first && at < end)
+                    out[at - first] = values[i];
+            }
+        }
+    }
+    return 0;
+}
+
 static int read_gguf(const struct mt_tensor *tensor, size_t first, size_t count, float *out)
 {
-    int r = tensor->heads ? read_rows(tensor, first, count, out)
-                          : mt_gguf_read_f32(tensor->tensor, first, count, out);
+    int r = tensor->transposed ? read_transposed(tensor, first, count, out)
+            : tensor->heads    ? read_rows(tensor, first, count, out)
+                               : mt_gguf_read_f32(tensor->tensor, first, count, out);
     for (size_t i = 0; r == 0 && tensor->shift != 0 && i < count; i++)
         out[i] += tensor->shift;
     return r;
@@ -82,6 +119,20 @@ static void adapt(const struct mt_model *model, const struct mt_gguf_architectur
     tensor->name = parameter->name;
     if (is_norm(parameter->role))
         tensor->shift = -model->norm_weight_offset;
+    const bool is_qkv = parameter->role == MT_ROLE_QKV || parameter->role == MT_ROLE_QKV_BIAS;
+    if (layer && is_qkv && architecture->qkv_in_turn && model->family->qkv_by_head &&
+        tensor->shape[0] == (layer->num_heads + 2 * layer->num_kv_heads) * layer->head_dim) {
+        tensor->heads = layer->num_heads;
+        tensor->kv_heads = layer->num_kv_heads;
+    }
+    const bool is_matrix = parameter->role == MT_ROLE_QKV || parameter->role == MT_ROLE_O ||
+                           parameter->role == MT_ROLE_UP || parameter->role == MT_ROLE_DOWN;
+    if (model->family->input_first && is_matrix && tensor->rank == 2) {
+        const size_t columns = tensor->shape[0];
+        tensor->shape[0] = tensor->shape[1];
+        tensor->shape[1] = columns;
+        tensor->transposed = true;
+    }
     if (!architecture->neighbours || !layer)
         return;
     size_t heads = 0;

@@ -170,7 +170,8 @@ int mt_tensor_read(const struct mt_tensor *tensor, size_t first, size_t count, f
 
 bool mt_tensor_same(const struct mt_tensor *a, const struct mt_tensor *b)
 {
-    if (strcmp(a->type, b->type) != 0 || a->bytes != b->bytes || a->heads != b->heads || a->shift != b->shift)
+    if (strcmp(a->type, b->type) != 0 || a->bytes != b->bytes || a->heads != b->heads ||
+        a->kv_heads != b->kv_heads || a->transposed != b->transposed || a->shift != b->shift)
         return false;
     const size_t step = (size_t)1 << 17;
     mt_autofree char *parts = malloc(2 * step);

@@ -27,8 +27,10 @@ struct mt_tensor {
     int fd;          /* of the file that holds it, */
     uint64_t offset; /* and where in it its bytes are */
     int (*read)(const struct mt_tensor *tensor, size_t first, size_t count, float *out);
-    size_t heads; /* rows of so many heads are in GGUF's order; 0: as they are */
-    float shift;  /* added to each value */
+    size_t heads;    /* rows of so many heads are in GGUF's order; 0: as they are */
+    size_t kv_heads; /* not 0: rows are of QKV, whose parts are one after another there */
+    bool transposed; /* rows are columns there */
+    float shift;     /* added to each value */
 };
 
 struct mt_tensors;

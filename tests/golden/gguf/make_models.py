@@ -21,7 +21,8 @@ import torch  # noqa: E402
 from conversion import ModelBase, ModelType, get_model_architecture, get_model_class  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-CASES = """arcee_bias_yarn cohere cohere_qk_norm ernie4_5 exaone4 gemma gemma2 gemma3_text glm4
+CASES = """arcee_bias_yarn bloom cohere cohere_qk_norm ernie4_5 exaone4 gemma gemma2 gemma3_text glm4
+           gpt2 gpt_bigcode gpt_bigcode_multi_head gpt_neox gpt_neox_sequential
            granite_bias_tied hunyuan_v1_dense jais2 llama_bias llama_gqa_tied llama_head_dim llama_rope_linear llama_rope_llama3
            llama_rope_yarn nemotron nemotron_bias olmo olmo_clip_qkv olmo2_bias olmo3 phi phi3 phi3_longrope_short phi3_longrope_long
            phi3_partial phi3_window qwen2 qwen2_tied qwen3 qwen3_tied_bias seed_oss smollm3 stablelm_qkv_bias
@@ -37,10 +38,15 @@ def convert(case, target):
         vocabulary = {str(i): i for i in range(config["vocab_size"])}  # gemma3's converter counts it
         (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}, "added_tokens": []}))
         parameters = ModelBase.load_hparams(folder, False)
+        # keys that transformers writes no more, and the converter reads
+        if config["model_type"] == "gpt2":
+            parameters.setdefault("n_ctx", config["n_positions"])
+        if config["model_type"] == "gpt_neox":
+            parameters.setdefault("rotary_pct", config["rope_parameters"]["partial_rotary_factor"])
         kind = get_model_class(get_model_architecture(parameters, ModelType.TEXT))
         kind = type(kind.__name__, (kind,), {"set_vocab": lambda self: None, "model_arch": kind.model_arch})
         with torch.inference_mode():
-            kind(folder, gguf.LlamaFileType.ALL_F32, target, eager=True, model_name=case).write()
+            kind(folder, gguf.LlamaFileType.ALL_F32, target, eager=True, model_name=case, hparams=parameters).write()
 
 
 for case in sys.argv[2:] or CASES:
