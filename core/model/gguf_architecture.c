@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define COPIED(...) ((const struct mt_gguf_copied[]){__VA_ARGS__, {NULL, NULL}})
+#define SECOND_NORM "blk.0.attn_norm_2.weight"
 #define UNDERSTOOD(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 static int out_of_memory(struct mt_error *error)
@@ -138,6 +139,25 @@ static int adjust_starcoder(struct mt_gguf_config *reading, struct mt_error *err
                   : r;
 }
 
+/* Which of the three kinds it is, its norms and heads tell. */
+static int adjust_falcon(struct mt_gguf_config *reading, struct mt_error *error)
+{
+    const bool two_norms = mt_gguf_find_tensor(reading->file, SECOND_NORM) != NULL;
+    const bool is_new = two_norms || mt_gguf_config_integer(reading, "attention.head_count_kv", 1) > 1;
+    int r = adjust_gpt2(reading, error);
+    r = r ? r : set(reading, "new_decoder_architecture", json_boolean(is_new), error);
+    if (r == 0 && is_new)
+        r = set(reading, "num_ln_in_parallel_attn", json_integer(two_norms ? 2 : 1), error);
+    else if (r == 0) {
+        json_object_del(reading->config, "num_key_value_heads");
+        r = set(reading, "multi_query", json_true(), error);
+        r = r ? r : set(reading, "parallel_attn", json_true(), error);
+    }
+    if (r == 0)
+        reading->family = mt_family_find("falcon", reading->config);
+    return r;
+}
+
 static const struct mt_gguf_architecture architectures[] = {
     {.name = "bloom", .model_type = "bloom", .qkv_in_turn = true},
     {.name = "arcee", .model_type = "arcee", .neighbours = true},
@@ -154,6 +174,7 @@ static const struct mt_gguf_architecture architectures[] = {
      .copied = COPIED({"attention.sliding_window", "sliding_window"}),
      .understood = UNDERSTOOD("attention.sliding_window_pattern"),
      .adjust = adjust_exaone4},
+    {.name = "falcon", .model_type = "falcon", .qkv_in_turn = true, .adjust = adjust_falcon},
     {.name = "gemma", .model_type = "gemma"},
     {.name = "gemma2",
      .model_type = "gemma2",
@@ -272,7 +293,21 @@ static const char *const role_names[MT_NUM_ROLES] = {
     [MT_ROLE_HEAD] = "output.weight",
 };
 
-const char *mt_gguf_role_name(const struct mt_gguf_architecture *architecture, enum mt_role role)
+/* Falcon's second norm, where there is one, is the attention's; the first is the MLP's then. */
+static const char *second_norm_name(enum mt_role role)
 {
+    return role == MT_ROLE_ATTENTION_NORM        ? "blk.#.attn_norm_2.weight"
+           : role == MT_ROLE_ATTENTION_NORM_BIAS ? "blk.#.attn_norm_2.bias"
+           : role == MT_ROLE_MLP_NORM            ? "blk.#.attn_norm.weight"
+           : role == MT_ROLE_MLP_NORM_BIAS       ? "blk.#.attn_norm.bias"
+                                                 : NULL;
+}
+
+const char *mt_gguf_role_name(const struct mt_gguf_architecture *architecture, const struct mt_gguf *file,
+                              enum mt_role role)
+{
+    const char *name = second_norm_name(role);
+    if (name && mt_gguf_find_tensor(file, SECOND_NORM))
+        return name;
     return role == MT_ROLE_MLP_NORM && architecture->mlp_norm ? architecture->mlp_norm : role_names[role];
 }

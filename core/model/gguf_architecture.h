@@ -56,6 +56,7 @@ int64_t mt_gguf_config_integer(const struct mt_gguf_config *reading, const char 
 
 /* The checkpoint's name (with # for the layer's number) of what a role is for; NULL: GGUF has no such thing.
  */
-const char *mt_gguf_role_name(const struct mt_gguf_architecture *architecture, enum mt_role role);
+const char *mt_gguf_role_name(const struct mt_gguf_architecture *architecture, const struct mt_gguf *file,
+                              enum mt_role role);
 
 #endif

@@ -149,7 +149,7 @@ static int map_parameter(struct mt_tensors *tensors, const struct mt_gguf *file,
                          const struct mt_gguf_architecture *architecture,
                          const struct mt_parameter *parameter, bool *taken, struct mt_error *error)
 {
-    const char *pattern = mt_gguf_role_name(architecture, parameter->role);
+    const char *pattern = mt_gguf_role_name(architecture, file, parameter->role);
     const char *name = pattern ? mt_parameter_name(tensors->arena, pattern, '#', parameter->group - 1) : "";
     if (!name)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the list of tensors");

@@ -21,7 +21,7 @@ import torch  # noqa: E402
 from conversion import ModelBase, ModelType, get_model_architecture, get_model_class  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-CASES = """arcee_bias_yarn bloom cohere cohere_qk_norm ernie4_5 exaone4 gemma gemma2 gemma3_text glm4
+CASES = """arcee_bias_yarn bloom cohere cohere_qk_norm ernie4_5 exaone4 falcon_11b falcon_40b falcon_7b gemma gemma2 gemma3_text glm4
            gpt2 gpt_bigcode gpt_bigcode_multi_head gpt_neox gpt_neox_sequential
            granite_bias_tied hunyuan_v1_dense jais2 llama_bias llama_gqa_tied llama_head_dim llama_rope_linear llama_rope_llama3
            llama_rope_yarn nemotron nemotron_bias olmo olmo_clip_qkv olmo2_bias olmo3 phi phi3 phi3_longrope_short phi3_longrope_long
@@ -41,6 +41,8 @@ def convert(case, target):
         # keys that transformers writes no more, and the converter reads
         if config["model_type"] == "gpt2":
             parameters.setdefault("n_ctx", config["n_positions"])
+        if config["model_type"] == "falcon" and not config["new_decoder_architecture"]:
+            parameters["num_kv_heads"] = 1  # multi_query
         if config["model_type"] == "gpt_neox":
             parameters.setdefault("rotary_pct", config["rope_parameters"]["partial_rotary_factor"])
         kind = get_model_class(get_model_architecture(parameters, ModelType.TEXT))
