@@ -1,8 +1,8 @@
 /* What the formats have in common: see reader.h. */
 #include "core/data/reader.h"
 
+#include "core/base/utf8.h"
 #include "core/data/reader_internal.h"
-#include "core/text/utf8.h"
 
 #include <stdint.h>
 #include <stdlib.h>

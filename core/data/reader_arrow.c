@@ -1,10 +1,10 @@
 /* Rows of Arrow's record batches: the value of a column at a row, wherever its parts lie. */
 #include "core/base/size.h"
+#include "core/base/utf8.h"
 #include "core/data/reader_internal.h"
 #include "core/data/value_build.h"
 #include "core/formats/arrow.h"
 #include "core/formats/safetensors.h"
-#include "core/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

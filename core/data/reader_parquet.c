@@ -2,11 +2,11 @@
  * stand in each of its columns with two levels: at which list the entry continues (repetition), and down to
  * which node of the schema something is there (definition). */
 #include "core/base/size.h"
+#include "core/base/utf8.h"
 #include "core/data/reader_internal.h"
 #include "core/data/value_build.h"
 #include "core/formats/parquet.h"
 #include "core/formats/safetensors.h"
-#include "core/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "core/data/value.h"
 
-#include "core/text/utf8.h"
+#include "core/base/utf8.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 #include "core/data/value_build.h"
 
-#include "core/text/utf8.h"
+#include "core/base/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>

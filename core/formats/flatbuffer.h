@@ -4,6 +4,8 @@
 #ifndef MT_FORMATS_FLATBUFFER_H
 #define MT_FORMATS_FLATBUFFER_H
 
+#include "core/base/bytes.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,12 +18,7 @@ struct mt_flatbuffer {
 /* A little-endian number of 1, 2, 4 or 8 bytes; 0 outside of the buffer. */
 static inline uint64_t mt_flat_number(const struct mt_flatbuffer *buffer, size_t at, size_t width)
 {
-    uint64_t value = 0;
-    if (at > buffer->bytes || width > buffer->bytes - at)
-        return 0;
-    for (size_t i = 0; i < width; i++)
-        value |= (uint64_t)buffer->data[at + i] << 8 * i;
-    return value;
+    return at > buffer->bytes || width > buffer->bytes - at ? 0 : mt_little_endian(buffer->data + at, width);
 }
 
 /* What the 32-bit offset at `at` leads to; 0: nothing within the buffer. */

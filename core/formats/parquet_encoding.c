@@ -4,16 +4,9 @@
 
 static bool read_varint(struct mt_parquet_bytes *bytes, uint64_t *value)
 {
-    *value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        if (bytes->at == bytes->end)
-            return false;
-        const uint8_t byte = *bytes->at++;
-        *value |= (uint64_t)(byte & 0x7f) << shift;
-        if (!(byte & 0x80))
-            return true;
-    }
-    return false;
+    const size_t used = mt_varint_read(bytes->at, (size_t)(bytes->end - bytes->at), value);
+    bytes->at += used;
+    return used;
 }
 
 /* `width` bits (at most 64) from bit `bit` on, lowest first. */

@@ -3,6 +3,8 @@
 #ifndef MT_FORMATS_PARQUET_ENCODING_H
 #define MT_FORMATS_PARQUET_ENCODING_H
 
+#include "core/base/bytes.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,9 +27,7 @@ static inline bool mt_parquet_fixed(struct mt_parquet_bytes *bytes, size_t width
     const uint8_t *at = bytes->at;
     if (!mt_parquet_skip(bytes, width))
         return false;
-    *value = 0;
-    for (size_t i = 0; i < width; i++)
-        *value |= (uint64_t)at[i] << 8 * i;
+    *value = mt_little_endian(at, width);
     return true;
 }
 

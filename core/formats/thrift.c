@@ -1,5 +1,7 @@
 #include "core/formats/thrift.h"
 
+#include "core/base/bytes.h"
+
 #define MAX_DEPTH 32
 
 static uint64_t fail(struct mt_thrift *thrift)
@@ -16,14 +18,10 @@ static uint8_t read_byte(struct mt_thrift *thrift)
 
 static uint64_t read_varint(struct mt_thrift *thrift)
 {
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        const uint8_t byte = read_byte(thrift);
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (!(byte & 0x80))
-            return value;
-    }
-    return fail(thrift);
+    uint64_t value;
+    const size_t used = mt_varint_read(thrift->at, (size_t)(thrift->end - thrift->at), &value);
+    thrift->at += used;
+    return used ? value : fail(thrift);
 }
 
 static int64_t read_zigzag(struct mt_thrift *thrift)

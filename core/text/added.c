@@ -3,9 +3,9 @@
 #include "core/text/added.h"
 
 #include "core/base/size.h"
+#include "core/base/utf8.h"
 #include "core/text/tokenizer.h"
 #include "core/text/unicode.h"
-#include "core/text/utf8.h"
 #include "core/text/vocab.h"
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * ("<0x0A>"), or the unknown token: for what no token is written at, up to where the next token is. */
 #include "core/text/align.h"
 
+#include "core/base/utf8.h"
 #include "core/text/byte_alphabet.h"
-#include "core/text/utf8.h"
 
 #include <string.h>
 

@@ -5,8 +5,9 @@
 #include "core/text/bpe.h"
 
 #include "core/base/size.h"
+#include "core/base/utf8.h"
+#include "core/text/heap.h"
 #include "core/text/mark.h"
-#include "core/text/utf8.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -88,47 +89,12 @@ struct candidate {
     uint64_t pair;    /* as it was when this was found */
 };
 
-struct heap {
-    struct candidate *items;
-    size_t count, capacity;
-};
-
 static bool before(const struct candidate *a, const struct candidate *b)
 {
     return a->rank != b->rank ? a->rank < b->rank : a->position < b->position;
 }
 
-static int heap_push(struct heap *heap, struct candidate item)
-{
-    if (heap->count == heap->capacity) {
-        const size_t capacity = heap->capacity * 2 + 256;
-        void *items = realloc(heap->items, capacity * sizeof *heap->items);
-        if (!items)
-            return -ENOMEM;
-        heap->items = items;
-        heap->capacity = capacity;
-    }
-    size_t at = heap->count++;
-    for (; at && before(&item, &heap->items[(at - 1) / 2]); at = (at - 1) / 2)
-        heap->items[at] = heap->items[(at - 1) / 2];
-    heap->items[at] = item;
-    return 0;
-}
-
-static struct candidate heap_pop(struct heap *heap)
-{
-    const struct candidate top = heap->items[0], last = heap->items[--heap->count];
-    size_t at = 0;
-    for (size_t child; (child = 2 * at + 1) < heap->count; at = child) {
-        if (child + 1 < heap->count && before(&heap->items[child + 1], &heap->items[child]))
-            child++;
-        if (!before(&heap->items[child], &last))
-            break;
-        heap->items[at] = heap->items[child];
-    }
-    heap->items[at] = last;
-    return top;
-}
+MT_HEAP(heap, struct candidate, before)
 
 static int push_pair(const struct mt_bpe *bpe, struct heap *heap, const struct symbol *symbols, int32_t left)
 {

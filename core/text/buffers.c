@@ -1,7 +1,7 @@
 /* Growing lists of ids, places and texts. */
 #include "core/base/size.h"
+#include "core/base/utf8.h"
 #include "core/text/tokenizer.h"
-#include "core/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,8 @@
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
 #include "core/base/sha256.h"
+#include "core/base/utf8.h"
 #include "core/text/byte_alphabet.h"
-#include "core/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

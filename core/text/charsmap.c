@@ -1,8 +1,8 @@
 #include "core/text/charsmap.h"
 
+#include "core/base/utf8.h"
 #include "core/text/base64.h"
 #include "core/text/unicode.h"
-#include "core/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Decoding a stream of ids into text that is whole at every moment. */
+#include "core/base/utf8.h"
 #include "core/text/tokenizer.h"
-#include "core/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

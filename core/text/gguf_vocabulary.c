@@ -5,10 +5,10 @@
 #include "core/text/gguf_vocabulary.h"
 
 #include "core/base/cleanup.h"
+#include "core/base/utf8.h"
 #include "core/text/gguf_pretokenizer.h"
 #include "core/text/mark.h"
 #include "core/text/tokenizer.h"
-#include "core/text/utf8.h"
 #include "core/text/vocab.h"
 
 #include <ctype.h>

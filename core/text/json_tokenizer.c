@@ -3,10 +3,10 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/size.h"
+#include "core/base/utf8.h"
 #include "core/text/byte_alphabet.h"
 #include "core/text/pipeline.h"
 #include "core/text/token_names.h"
-#include "core/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

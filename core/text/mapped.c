@@ -1,6 +1,6 @@
 #include "core/text/mapped.h"
 
-#include "core/text/utf8.h"
+#include "core/base/utf8.h"
 
 void mt_mapped_free(struct mt_mapped *mapped)
 {

@@ -6,9 +6,9 @@
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
 #include "core/base/sha256.h"
+#include "core/base/utf8.h"
 #include "core/text/align.h"
 #include "core/text/mark.h"
-#include "core/text/utf8.h"
 
 #include <dirent.h>
 #include <fcntl.h>

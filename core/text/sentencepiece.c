@@ -2,10 +2,10 @@
 #include "core/text/sentencepiece.h"
 
 #include "core/base/size.h"
+#include "core/base/utf8.h"
 #include "core/text/align.h"
 #include "core/text/byte_alphabet.h"
 #include "core/text/sentencepiece_internal.h"
-#include "core/text/utf8.h"
 
 #include <float.h>
 #include <math.h>

@@ -2,8 +2,9 @@
  * best score are merged first, the leftmost of equals. Where no piece has a blank inside, words are merged
  * apart from one another, and remembered: the result is the same. */
 #include "core/base/size.h"
+#include "core/base/utf8.h"
+#include "core/text/heap.h"
 #include "core/text/sentencepiece_internal.h"
-#include "core/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,13 @@ struct candidate {
     uint32_t bytes; /* of both */
 };
 
+static bool before(const struct candidate *a, const struct candidate *b)
+{
+    return a->score > b->score || (a->score == b->score && a->left < b->left);
+}
+
+MT_HEAP(heap, struct candidate, before)
+
 /* One text on its way. */
 struct merging {
     const struct mt_sentencepiece *model;
@@ -26,52 +34,9 @@ struct merging {
     size_t first; /* of this text in `ids` */
     struct symbol *symbols;
     size_t num_symbols, symbol_capacity;
-    struct candidate *heap;
-    size_t heap_count, heap_capacity;
+    struct heap heap;
     uint32_t *halves; /* [count]: of unused pieces, the length of the left half when last seen; or NULL */
 };
-
-/* --- the heap ---------------------------------------------------------------------------------------------
- */
-
-static bool before(const struct candidate *a, const struct candidate *b)
-{
-    return a->score > b->score || (a->score == b->score && a->left < b->left);
-}
-
-static int push(struct merging *merging, struct candidate item)
-{
-    if (merging->heap_count == merging->heap_capacity) {
-        const size_t capacity = merging->heap_capacity * 2 + 64;
-        void *heap = realloc(merging->heap, capacity * sizeof *merging->heap);
-        if (!heap)
-            return -ENOMEM;
-        merging->heap = heap;
-        merging->heap_capacity = capacity;
-    }
-    struct candidate *items = merging->heap;
-    size_t at = merging->heap_count++;
-    for (; at && before(&item, &items[(at - 1) / 2]); at = (at - 1) / 2)
-        items[at] = items[(at - 1) / 2];
-    items[at] = item;
-    return 0;
-}
-
-static struct candidate pop(struct merging *merging)
-{
-    struct candidate *items = merging->heap;
-    const struct candidate top = items[0], last = items[--merging->heap_count];
-    size_t at = 0;
-    for (size_t child; (child = 2 * at + 1) < merging->heap_count; at = child) {
-        if (child + 1 < merging->heap_count && before(&items[child + 1], &items[child]))
-            child++;
-        if (!before(&items[child], &last))
-            break;
-        items[at] = items[child];
-    }
-    items[at] = last;
-    return top;
-}
 
 /* --- merging ----------------------------------------------------------------------------------------------
  */
@@ -87,20 +52,20 @@ static int push_pair(struct merging *merging, const char *word, int32_t left, in
         return 0;
     if (merging->halves && merging->model->types[id] == MT_PIECE_UNUSED)
         merging->halves[id] = a->bytes;
-    return push(merging,
-                (struct candidate){
-                    .score = merging->model->scores[id], .left = left, .right = right, .bytes = bytes});
+    return heap_push(&merging->heap,
+                     (struct candidate){
+                         .score = merging->model->scores[id], .left = left, .right = right, .bytes = bytes});
 }
 
 static int merge_symbols(struct merging *merging, const char *word)
 {
     struct symbol *symbols = merging->symbols;
     int r = 0;
-    merging->heap_count = 0;
+    merging->heap.count = 0;
     for (size_t i = 1; r == 0 && i < merging->num_symbols; i++)
         r = push_pair(merging, word, (int32_t)i - 1, (int32_t)i);
-    while (r == 0 && merging->heap_count) {
-        const struct candidate best = pop(merging);
+    while (r == 0 && merging->heap.count) {
+        const struct candidate best = heap_pop(&merging->heap);
         struct symbol *left = &symbols[best.left], *right = &symbols[best.right];
         if (!left->bytes || !right->bytes || left->bytes + right->bytes != best.bytes)
             continue; /* one of the two was merged since */
@@ -276,6 +241,6 @@ int mt_sentencepiece_merge(const struct mt_sentencepiece *model, struct mt_view 
         r = encode_words(&merging, text);
     free(merging.halves);
     free(merging.symbols);
-    free(merging.heap);
+    free(merging.heap.items);
     return r;
 }

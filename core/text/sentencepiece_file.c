@@ -1,6 +1,7 @@
 /* Protocol buffers are fields of a number and a wire type, in any order; what is not known is passed over. */
 #include "core/text/sentencepiece_file.h"
 
+#include "core/base/bytes.h"
 #include "core/base/size.h"
 #include "core/text/sentencepiece.h"
 
@@ -26,16 +27,9 @@ struct field {
 
 static int read_varint(struct reader *reader, uint64_t *value)
 {
-    *value = 0;
-    for (unsigned shift = 0; shift < 70 && reader->at < reader->bytes; shift += 7) {
-        const unsigned char byte = (unsigned char)reader->data[reader->at++];
-        if (shift == 63 && byte > 1)
-            return -EINVAL;
-        *value |= (uint64_t)(byte & 0x7f) << shift;
-        if (!(byte & 0x80))
-            return 0;
-    }
-    return -EINVAL;
+    const size_t used = mt_varint_read(reader->data + reader->at, reader->bytes - reader->at, value);
+    reader->at += used;
+    return used ? 0 : -EINVAL;
 }
 
 static int take(struct reader *reader, uint64_t bytes, const char **data)
@@ -64,8 +58,7 @@ static int next_field(struct reader *reader, struct field *field)
         const size_t width = field->wire == WIRE_64 ? 8 : 4;
         if (take(reader, width, &field->data) < 0)
             return -EINVAL;
-        for (size_t i = 0; i < width; i++)
-            field->value |= (uint64_t)(unsigned char)field->data[i] << 8 * i;
+        field->value = mt_little_endian(field->data, width);
         return 1;
     }
     case WIRE_BYTES:

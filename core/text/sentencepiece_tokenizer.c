@@ -63,9 +63,7 @@ static const struct class *class_of(const json_t *config)
     const struct class *class = classes; /* without a word about it: Llama's */
     if (!name)
         return class;
-    const size_t length = strlen(name);
-    const size_t bytes = length > 4 && strcmp(name + length - 4, "Fast") == 0 ? length - 4 : length;
-    while (*class->name && (strlen(class->name) != bytes || memcmp(class->name, name, bytes) != 0))
+    while (*class->name && !mt_token_class_is(name, class->name))
         class ++;
     return class;
 }

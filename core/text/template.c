@@ -9,6 +9,7 @@
 #include "core/text/gguf_tokenizer.h"
 #include "core/text/gguf_vocabulary.h"
 #include "core/text/template_internal.h"
+#include "core/text/token_names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,24 +22,6 @@
 static int out_of_memory(struct mt_error *error)
 {
     return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a chat template");
-}
-
-/* A JSON file of the folder; *document stays NULL where there is none. */
-static int read_json(const char *folder, const char *name, json_t **document, struct mt_error *error)
-{
-    mt_autofree char *path = mt_path_join(folder, name);
-    mt_autofree char *text = NULL;
-    size_t bytes;
-    if (!path)
-        return out_of_memory(error);
-    if (!mt_path_exists(path))
-        return 0;
-    int r = mt_file_read(path, MAX_FILE_BYTES, &text, &bytes, error);
-    if (r == 0)
-        r = mt_json_parse(text, bytes, path, document, error);
-    if (r == -EINVAL && error)
-        error->reason = MT_REASON_BAD_MODEL;
-    return r;
 }
 
 /* --- special tokens
@@ -69,7 +52,7 @@ static int load_special_tokens(const char *folder, const json_t *config, json_t 
                                struct mt_error *error)
 {
     mt_autojson json_t *map = NULL;
-    int r = read_json(folder, "special_tokens_map.json", &map, error);
+    int r = mt_token_config_read(folder, "special_tokens_map.json", &map, error);
     if (r < 0)
         return r;
     if (add_special_tokens(tokens, config) < 0 || add_special_tokens(tokens, map) < 0)
@@ -212,7 +195,7 @@ static int choose_from(const char *folder, const char *name, json_t **document, 
     *path = mt_path_join(folder, name);
     if (!*path)
         return out_of_memory(error);
-    int r = *document ? 0 : read_json(folder, name, document, error);
+    int r = *document ? 0 : mt_token_config_read(folder, name, document, error);
     return r == 0 ? choose(json_object_get(*document, "chat_template"), *path, usual, with_tools, error) : r;
 }
 
@@ -222,7 +205,7 @@ static int read_files(const char *folder, json_t **jinja, json_t **config, struc
     if (mt_gguf_is(folder))
         return mt_gguf_template_read(folder, jinja, config, error);
     int r = read_jinja(folder, jinja, error);
-    return r == 0 ? read_json(folder, "tokenizer_config.json", config, error) : r;
+    return r == 0 ? mt_token_config_read(folder, "tokenizer_config.json", config, error) : r;
 }
 
 /* `file`: a GGUF file that is open already, and `folder` its path; or NULL. */

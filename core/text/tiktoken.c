@@ -153,10 +153,8 @@ static const struct class *class_of(const json_t *config)
     const char *name = json_string_value(json_object_get(config, "tokenizer_class"));
     if (!name)
         return NULL;
-    const size_t length = strlen(name);
-    const size_t bytes = length > 4 && strcmp(name + length - 4, "Fast") == 0 ? length - 4 : length;
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
-        if (strlen(classes[i].name) == bytes && memcmp(classes[i].name, name, bytes) == 0)
+        if (mt_token_class_is(name, classes[i].name))
             return &classes[i];
     return NULL;
 }

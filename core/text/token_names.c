@@ -4,6 +4,8 @@
 #include "core/base/document.h"
 #include "core/base/file.h"
 
+#include <string.h>
+
 #define MAX_CONFIG_BYTES ((size_t)64 << 20)
 
 int mt_token_config_read(const char *folder, const char *name, json_t **config, struct mt_error *error)
@@ -18,10 +20,16 @@ int mt_token_config_read(const char *folder, const char *name, json_t **config, 
     size_t bytes;
     int r = mt_file_read(path, MAX_CONFIG_BYTES, &text, &bytes, error);
     if (r == 0)
-        r = mt_json_parse(text, bytes, name, config, error);
+        r = mt_json_parse(text, bytes, path, config, error);
     if (r < 0 && error && r != -ENOMEM)
         error->reason = MT_REASON_BAD_MODEL;
     return r;
+}
+
+bool mt_token_class_is(const char *name, const char *class_name)
+{
+    const size_t bytes = strlen(class_name);
+    return strncmp(name, class_name, bytes) == 0 && (!name[bytes] || strcmp(name + bytes, "Fast") == 0);
 }
 
 const char *mt_token_config_text(const json_t *config, const char *name)

@@ -19,4 +19,7 @@ int mt_token_names_read(const char *folder, struct mt_tokenizer *tokenizer,
                         int32_t (*find)(void *context, const char *text), void *context,
                         struct mt_error *error);
 
+/* Whether a tokenizer_class is of this name, with "Fast" at its end or without. */
+bool mt_token_class_is(const char *name, const char *class_name);
+
 #endif

@@ -1,6 +1,6 @@
 #include "core/text/unicode.h"
 
-#include "core/text/utf8.h"
+#include "core/base/utf8.h"
 
 #include <utf8proc.h>
 

@@ -4,7 +4,7 @@
 #include "core/text/unigram.h"
 
 #include "core/base/size.h"
-#include "core/text/utf8.h"
+#include "core/base/utf8.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,9 +4,9 @@
 #include "core/text/jinja/lexer.h"
 
 #include "core/base/size.h"
+#include "core/base/utf8.h"
 #include "core/text/jinja/run.h"
 #include "core/text/jinja/unicode.h"
-#include "core/text/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>

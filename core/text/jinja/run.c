@@ -2,7 +2,7 @@
 #include "core/text/jinja/run.h"
 
 #include "core/base/size.h"
-#include "core/text/utf8.h"
+#include "core/base/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* The `bytes` tokenizer: ids, special tokens, decoding in pieces, and the files that it is saved as. */
 #include "core/base/cleanup.h"
 #include "core/base/document.h"
+#include "core/base/utf8.h"
 #include "core/text/tokenizer.h"
-#include "core/text/utf8.h"
 #include "tests/unit/support.h"
 
 static struct mt_tokenizer *bytes_tokenizer(void)

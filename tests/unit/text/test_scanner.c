@@ -1,9 +1,9 @@
 /* What is found by hand is what PCRE2 finds, in any text; and each character's class is that of the patterns.
  */
+#include "core/base/utf8.h"
 #include "core/text/character_class.h"
 #include "core/text/regex.h"
 #include "core/text/scanner.h"
-#include "core/text/utf8.h"
 #include "tests/unit/support.h"
 
 static struct mt_regex *compile(const char *pattern)

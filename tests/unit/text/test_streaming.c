@@ -3,8 +3,8 @@
  * a character. */
 #include "core/base/cleanup.h"
 #include "core/base/random.h"
+#include "core/base/utf8.h"
 #include "core/text/tokenizer.h"
-#include "core/text/utf8.h"
 #include "tests/unit/support.h"
 
 #include <glob.h>

@@ -1,6 +1,6 @@
 /* UTF-8, a character at a time (Unicode 15, section 3.9, table 3-7). */
-#ifndef MT_TEXT_UTF8_H
-#define MT_TEXT_UTF8_H
+#ifndef MT_BASE_UTF8_H
+#define MT_BASE_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
