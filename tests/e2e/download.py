@@ -157,6 +157,44 @@ def a_stop_keeps_what_came_and_the_next_run_goes_on():
 
 
 @case
+def what_is_killed_in_the_middle_goes_on_too():
+    with World() as world:
+        world.hub.faults = [("slow",)]
+        environment = {**os.environ, "HF_ENDPOINT": world.hub.url, "HF_HUB_CACHE": world / "no-cache"}
+        process = subprocess.Popen([MEGATRAIN, "train", "wants.json", "--output-dir", "run", "--allow-download"],
+                                   cwd=world.path, env=environment, stderr=subprocess.DEVNULL)
+        part = world / f"models/Org/Tiny.partial/{WEIGHTS}.part"
+        until("some of it is here", lambda: os.path.exists(part) and os.path.getsize(part) >= 5000)
+        process.kill()
+        equal(process.wait(timeout=30), -signal.SIGKILL)
+        assert not os.path.exists(world / "models/Org/Tiny")  # no half of a model has its name
+        until("the worker is gone", lambda: os.path.getsize(part) == 5000)
+        world.fetch("next")
+        world.check_whole()
+
+
+@case
+def a_disk_without_room_is_told_before_anything_is_fetched():
+    with World() as world:
+        os.mkdir(world / "models")
+        size = sum(len(data) for data in world.files.values())
+        script = (f"mount -t tmpfs -o size={size // 2 // 4096 * 4096} tmpfs models || exit 99; "
+                  f"{MEGATRAIN} train wants.json --output-dir run --allow-download; code=$?; "
+                  "mount -o remount,size=256m models; "
+                  f"{MEGATRAIN} train wants.json --output-dir next --allow-download || exit 98; "
+                  "test ! -e models/Org/Tiny.partial || exit 97; exit $code")
+        environment = {**os.environ, "HF_ENDPOINT": world.hub.url, "HF_HUB_CACHE": world / "no-cache"}
+        done = subprocess.run(["unshare", "--mount", "sh", "-c", script], cwd=world.path, env=environment,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=120)
+        if done.returncode == 99 or "unshare failed" in done.stderr:
+            print("# skip: no file system may be mounted here")
+            return
+        assert "free some space and ask again" in done.stderr, done.stderr
+        equal(done.returncode, 74)
+        equal(len(world.hub.of_large()), 1)  # of the second run
+
+
+@case
 def the_daemon_fetches_only_where_its_administrator_allows_it():
     with World() as world:
         environment = {"HF_ENDPOINT": world.hub.url, "HF_HUB_CACHE": world / "no-cache"}
