@@ -14,6 +14,14 @@ static const char untied[] =
 static const char tied[] =
     "{\"vocab_size\": 97, \"hidden_size\": 24, \"num_layers\": 3, \"num_attention_heads\": 2,"
     " \"intermediate_size\": 40, \"tie_word_embeddings\": true, \"attention_bias\": true}";
+/* Layers that read beside the stream, and keys and values that go on to later ones. */
+static const char beside[] =
+    "{\"architecture\": \"gemma4_text\", \"vocab_size\": 97, \"vocab_size_per_layer_input\": 97,"
+    " \"hidden_size\": 24, \"num_layers\": 4, \"num_attention_heads\": 4, \"num_key_value_heads\": 2,"
+    " \"head_dim\": 8, \"global_head_dim\": 16, \"intermediate_size\": 40, \"sliding_window\": 8,"
+    " \"hidden_size_per_layer_input\": 12, \"num_kv_shared_layers\": 2, \"layer_types\": "
+    "[\"sliding_attention\","
+    " \"full_attention\", \"sliding_attention\", \"full_attention\"]}";
 
 struct outcome {
     double losses[STEPS];
@@ -131,6 +139,13 @@ static void a_tied_model_has_the_same_bits(void **state)
 }
 
 /* Each setting with all of the output matrix on the device, and one by one with its tiles streamed. */
+static void what_is_beside_the_stream_has_the_same_bits(void **state)
+{
+    (void)state;
+    const struct setting setting = usual_setting(ROWS, LENGTH);
+    check_settings(beside, &setting, true);
+}
+
 static void a_head_in_tiles_has_the_same_bits(void **state)
 {
     (void)state;
@@ -271,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_untied_model_has_the_same_bits),
         cmocka_unit_test(a_tied_model_has_the_same_bits),
+        cmocka_unit_test(what_is_beside_the_stream_has_the_same_bits),
         cmocka_unit_test(a_head_in_tiles_has_the_same_bits),
         cmocka_unit_test(a_gradient_summed_over_tiles_is_rounded_once),
         cmocka_unit_test(bf16_with_a_split_master_has_the_same_bits),
