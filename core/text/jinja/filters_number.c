@@ -23,6 +23,8 @@ FILTER(int)
         return NULL;
     if (mt_jis(value, MT_J_UNDEFINED))
         return mt_jfail_undefined(run, value);
+    if (mt_jis_text(value) && !mt_jwork_characters(run, value->text.bytes))
+        return NULL;
     if (mt_jis(value, MT_J_WIDE))
         return value;
     if (mt_jis_integer(value))
@@ -53,6 +55,8 @@ FILTER(float)
         return NULL;
     if (mt_jis(value, MT_J_UNDEFINED))
         return mt_jfail_undefined(run, value);
+    if (mt_jis_text(value) && !mt_jwork_characters(run, value->text.bytes))
+        return NULL;
     if (mt_jis_number(value))
         return mt_jfloat(run, mt_jnumber(value));
     if ((mt_jis_text(value) || mt_jis(value, MT_J_WIDE)) && mt_jread_float(value->text, &number))
@@ -110,6 +114,8 @@ FILTER(round)
         return mt_jfail(run, "round: the method must be common, ceil or floor");
     if (mt_jis(value, MT_J_UNDEFINED))
         return mt_jfail_undefined(run, value);
+    if (mt_jis_text(value) && !mt_jwork_characters(run, value->text.bytes))
+        return NULL;
     if (!mt_jis_number(value))
         return mt_jfail(run, "round needs a number, not a value of type %s", mt_jtype(value));
     if (up || down) {
@@ -141,7 +147,8 @@ FILTER(filesizeformat)
     struct mt_jvalue *binary;
     struct mt_jbuffer buffer = {0};
     double bytes;
-    if (!mt_jbind(run, "filesizeformat", args, names, 1, 0, &binary))
+    if (!mt_jbind(run, "filesizeformat", args, names, 1, 0, &binary) ||
+        (mt_jis_text(value) && !mt_jwork_characters(run, value->text.bytes)))
         return NULL;
     if (mt_jis_number(value))
         bytes = mt_jnumber(value);

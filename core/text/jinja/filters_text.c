@@ -190,7 +190,7 @@ FILTER(wordcount)
     struct mt_jvalue *text = no_arguments(run, "wordcount", args) ? mt_jsoft_str(run, value) : NULL;
     int64_t count = 0;
     bool in_word = false;
-    if (!text || !mt_jwork(run, text->text.bytes))
+    if (!text || !mt_jwork_characters(run, text->text.bytes))
         return NULL;
     for (size_t i = 0; i < text->text.bytes;) {
         uint32_t character;

@@ -55,6 +55,8 @@ static bool put_mapped(struct mt_jrun *run, struct mt_jbuffer *buffer, struct mt
 struct mt_jvalue *mt_jchange_case(struct mt_jrun *run, struct mt_jvalue *text, enum mt_jcase mapping)
 {
     struct mt_jbuffer buffer = {0};
+    if (!mt_jwork_characters(run, text->text.bytes))
+        return NULL;
     for (size_t i = 0, length; i < text->text.bytes; i += length)
         if (!put_mapped(run, &buffer, text->text, i, mapping, &length))
             return NULL;
@@ -64,6 +66,8 @@ struct mt_jvalue *mt_jchange_case(struct mt_jrun *run, struct mt_jvalue *text, e
 struct mt_jvalue *mt_jcapitalize(struct mt_jrun *run, struct mt_jvalue *text)
 {
     struct mt_jbuffer buffer = {0};
+    if (!mt_jwork_characters(run, text->text.bytes))
+        return NULL;
     for (size_t i = 0, length; i < text->text.bytes; i += length)
         if (!put_mapped(run, &buffer, text->text, i, i ? MT_J_LOWER : MT_J_TITLE, &length))
             return NULL;
@@ -94,7 +98,7 @@ static struct mt_jvalue *title(struct mt_jrun *run, struct mt_jvalue *self, cons
 {
     struct mt_jbuffer buffer = {0};
     bool in_word = false;
-    if (!mt_jpositional(run, "title", args, 0, 0, NULL))
+    if (!mt_jpositional(run, "title", args, 0, 0, NULL) || !mt_jwork_characters(run, self->text.bytes))
         return NULL;
     for (size_t i = 0, length; i < self->text.bytes; i += length) {
         uint32_t character;
@@ -109,7 +113,7 @@ static struct mt_jvalue *title(struct mt_jrun *run, struct mt_jvalue *self, cons
 static struct mt_jvalue *swapcase(struct mt_jrun *run, struct mt_jvalue *self, const struct mt_jargs *args)
 {
     struct mt_jbuffer buffer = {0};
-    if (!mt_jpositional(run, "swapcase", args, 0, 0, NULL))
+    if (!mt_jpositional(run, "swapcase", args, 0, 0, NULL) || !mt_jwork_characters(run, self->text.bytes))
         return NULL;
     for (size_t i = 0, length; i < self->text.bytes; i += length) {
         uint32_t character;
@@ -139,15 +143,17 @@ bool mt_jall_cased(struct mt_jslice text, bool is_upper)
 static struct mt_jvalue *method_islower(struct mt_jrun *run, struct mt_jvalue *self,
                                         const struct mt_jargs *args)
 {
-    return mt_jpositional(run, "islower", args, 0, 0, NULL) ? mt_jbool(mt_jall_cased(self->text, false))
-                                                            : NULL;
+    return mt_jpositional(run, "islower", args, 0, 0, NULL) && mt_jwork_characters(run, self->text.bytes)
+               ? mt_jbool(mt_jall_cased(self->text, false))
+               : NULL;
 }
 
 static struct mt_jvalue *method_isupper(struct mt_jrun *run, struct mt_jvalue *self,
                                         const struct mt_jargs *args)
 {
-    return mt_jpositional(run, "isupper", args, 0, 0, NULL) ? mt_jbool(mt_jall_cased(self->text, true))
-                                                            : NULL;
+    return mt_jpositional(run, "isupper", args, 0, 0, NULL) && mt_jwork_characters(run, self->text.bytes)
+               ? mt_jbool(mt_jall_cased(self->text, true))
+               : NULL;
 }
 
 static struct mt_jvalue *method_istitle(struct mt_jrun *run, struct mt_jvalue *self,
@@ -173,7 +179,7 @@ static struct mt_jvalue *all_are(struct mt_jrun *run, const struct mt_jvalue *se
                                  const struct mt_jargs *args, bool (*is_kind)(uint32_t character),
                                  bool of_nothing)
 {
-    if (!mt_jpositional(run, "the method", args, 0, 0, NULL) || !mt_jwork(run, self->text.bytes))
+    if (!mt_jpositional(run, "the method", args, 0, 0, NULL) || !mt_jwork_characters(run, self->text.bytes))
         return NULL;
     for (size_t i = 0; i < self->text.bytes;) {
         uint32_t character;

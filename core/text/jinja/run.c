@@ -68,7 +68,9 @@ bool mt_jstep(struct mt_jrun *run)
 
 bool mt_jwork(struct mt_jrun *run, size_t bytes)
 {
-    run->steps += bytes / MT_J_STEP_BYTES;
+    const size_t all = run->walked_bytes + bytes; /* below a step before */
+    run->steps += all / MT_J_STEP_BYTES;
+    run->walked_bytes = all % MT_J_STEP_BYTES;
     return run->steps < run->limits->steps || fail_limit(run, "it takes too many steps");
 }
 

@@ -34,6 +34,7 @@ struct mt_jrun {
     const struct tm *now;
     struct mt_arena *arena;
     size_t memory_bytes, steps;
+    size_t walked_bytes; /* less than a step, not counted yet */
     unsigned depth;
 
     struct mt_error *error;
@@ -56,6 +57,11 @@ void *mt_jalloc(struct mt_jrun *run, size_t count, size_t size);
 /* Counts steps, of text MT_J_STEP_BYTES as one. False with the error set when it was too much. */
 bool mt_jstep(struct mt_jrun *run);
 bool mt_jwork(struct mt_jrun *run, size_t bytes);
+/* The same where each character is looked up in Unicode's tables. */
+static inline bool mt_jwork_characters(struct mt_jrun *run, size_t bytes)
+{
+    return mt_jwork(run, 4 * bytes);
+}
 /* One level down, and up again. */
 bool mt_jenter(struct mt_jrun *run);
 static inline void mt_jleave(struct mt_jrun *run)

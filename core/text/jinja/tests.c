@@ -44,6 +44,8 @@ static bool test_cased(struct mt_jrun *run, struct mt_jvalue *value, const struc
                        bool *holds)
 {
     const struct mt_jvalue *text = no_arguments(run, args) ? mt_jstr(run, value) : NULL;
+    if (text && !mt_jwork_characters(run, text->text.bytes))
+        return false;
     if (text)
         *holds = mt_jall_cased(text->text, upper);
     return text;

@@ -135,6 +135,10 @@ static void stops_what_does_not_end(void **state)
         LONG "{% set d = {'y': 1} %}{% for i in range(99999) %}{% set x = d[a] %}{% endfor %}",
         LONG "{% set b = a ~ '' %}{% for i in range(99999) %}{% set x = [a] == [b] %}{% endfor %}",
         LONG "{% for i in range(99999) %}{% set x = a.removeprefix(a) %}{% endfor %}",
+        LONG "{% for i in range(99999) %}{% set x = a is lower %}{% endfor %}",
+        LONG "{% for i in range(99999) %}{% set x = a.isupper() %}{% endfor %}",
+        "{% set a = ' ' * 100000 %}{% for i in range(99999) %}{% set x = a|int %}{% endfor %}",
+        "{% set a = ' ' * 100000 %}{% for i in range(99999) %}{% set x = a|float %}{% endfor %}",
     };
     const struct mt_jinja_limits limits = {
         .steps = 2000000, .memory_bytes = (size_t)32 << 20, .output_bytes = (size_t)8 << 20, .depth = 1500};
