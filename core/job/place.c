@@ -8,7 +8,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,7 +56,7 @@ static bool is_pickle(const char *name)
 static void check_model_folder(const struct place *place, const char *path)
 {
     bool config = false, weights = false, pickle = false;
-    char gguf[NAME_MAX + 1] = "";
+    mt_autofree char *gguf = mt_folder_first(path, ".gguf");
     DIR *entries = opendir(path);
     if (!entries) {
         mt_reader_error(place->reader, place->reason, place->pointer, NULL, "cannot read the folder %s: %s",
@@ -68,11 +67,9 @@ static void check_model_folder(const struct place *place, const char *path)
         config |= strcmp(entry->d_name, "config.json") == 0;
         weights |= mt_path_ends_with(entry->d_name, ".safetensors");
         pickle |= is_pickle(entry->d_name);
-        if (mt_path_ends_with(entry->d_name, ".gguf") && (!*gguf || strcmp(entry->d_name, gguf) < 0))
-            snprintf(gguf, sizeof gguf, "%s", entry->d_name);
     }
     closedir(entries);
-    if (!config && *gguf)
+    if (!config && gguf)
         mt_reader_error(place->reader, place->reason, place->pointer, NULL,
                         "%s holds GGUF files, of which model.path names one: %s/%s, for instance", path, path,
                         gguf);

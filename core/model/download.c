@@ -34,7 +34,7 @@ static bool is_wanted(const char *name)
 
 static int choose_files(struct mt_fetching *fetching, struct mt_error *error)
 {
-    bool config = false, weights = false, pickle = false;
+    bool config = false, weights = false, pickle = false, gguf = false;
     size_t i;
     json_t *file;
     json_array_foreach(fetching->available, i, file)
@@ -42,6 +42,7 @@ static int choose_files(struct mt_fetching *fetching, struct mt_error *error)
         const char *name = json_string_value(json_object_get(file, "name"));
         pickle = pickle || mt_path_ends_with(name, ".bin") || mt_path_ends_with(name, ".pt") ||
                  mt_path_ends_with(name, ".pth");
+        gguf = gguf || mt_path_ends_with(name, ".gguf");
         if (!is_wanted(name))
             continue;
         config = config || strcmp(name, "config.json") == 0;
@@ -51,6 +52,12 @@ static int choose_files(struct mt_fetching *fetching, struct mt_error *error)
     }
     if (config && weights)
         return 0;
+    if (gguf)
+        return mt_error_set(
+            error, -ENOTSUP, MT_REASON_BAD_MODEL,
+            "%s on the hub has GGUF files, which are not fetched: download one of them, with all "
+            "of its parts, and name it by model.path",
+            fetching->download.name);
     return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL, "%s on the hub has no %s%s",
                         fetching->download.name, config ? "safetensors files" : "config.json",
                         config && pickle ? ", only pickle files, which can run code when they are read" : "");
