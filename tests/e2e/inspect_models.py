@@ -89,6 +89,15 @@ def a_folder_without_a_tokenizer_says_so():
 
 
 @case
+def a_folder_of_gguf_files_says_how_one_is_named():
+    with Folder() as folder:
+        os.mkdir(folder / "model")
+        for name in ("b.gguf", "a.gguf"):
+            shutil.copy(os.path.join(GOLDEN, "gguf/qwen3.gguf"), folder / f"model/{name}")
+        assert any("model/a.gguf, for instance" in problem for problem in inspect(folder, "model", code=65)["problems"])
+
+
+@case
 def shards_in_half_precision_are_one_model():
     """A golden model cut into two shards of other types is the model; without one of them it is told so."""
     with Folder() as folder:
