@@ -141,6 +141,15 @@ static int parse_cell(const struct mt_reader *reader, const struct mt_row *row, 
     return 0;
 }
 
+/* Two columns of one name (of more than none): which of them a job means cannot be told. */
+static bool names_again(const struct mt_value *columns, const struct mt_value *cell)
+{
+    for (const struct mt_value *other = columns->first; other && cell->bytes > 0; other = other->next)
+        if (other->bytes == cell->bytes && memcmp(other->text, cell->text, cell->bytes) == 0)
+            return true;
+    return false;
+}
+
 static int read_header(struct mt_reader *reader, struct csv *csv, struct mt_error *error)
 {
     int r = take_record(reader, csv->arena, &csv->header, error);
@@ -156,6 +165,7 @@ static int read_header(struct mt_reader *reader, struct csv *csv, struct mt_erro
     link = &columns->first;
     size_t at = 0;
     for (bool last = false; !last; csv->num_columns++) {
+        const size_t start = at;
         struct mt_value *cell = mt_arena_alloc(csv->arena, 1, sizeof *cell);
         if (!cell)
             return mt_reader_no_memory(reader, error);
@@ -165,6 +175,12 @@ static int read_header(struct mt_reader *reader, struct csv *csv, struct mt_erro
         if (csv->num_columns == MAX_COLUMNS)
             return mt_error_set(error, -EFBIG, MT_REASON_BAD_DATA, "%s has more than %d columns",
                                 reader->file->path, MAX_COLUMNS);
+        if (names_again(columns, cell)) {
+            mt_error_set(error, -EINVAL, MT_REASON_BAD_DATA,
+                         "a second column named \"%.*s\": give each column a name of its own",
+                         (int)(cell->bytes < 100 ? cell->bytes : 100), cell->text);
+            return mt_reader_locate(reader, &csv->header, start, error), -EINVAL;
+        }
         cell->key = cell->text;
         cell->key_bytes = cell->bytes;
         *link = cell;

@@ -87,6 +87,8 @@ static void csv_cells_are_what_rfc_4180_says(void **state)
     assert_rows(write_file(state, "c.tsv", "a\tb\n\"1,\t2\"\t3\n"), "a=1,\t2;b=3\n");
     assert_rows(write_file(state, "d.csv", "a\n\"\"\"\"\n"), "a=\"\n");
     assert_rows(write_file(state, "e.csv", "a,b\n"), "");
+    assert_rows(write_file(state, "g.csv", "a,,\n1,2,\n"),
+                "a=1;=2;=\n"); /* columns without a name are no matter */
     assert_rows(write_file(state, "f.csv", ""), "");
 }
 
@@ -95,6 +97,8 @@ static void damaged_csv_is_reported_with_its_line(void **state)
     assert_damaged(write_file(state, "a.csv", "a,b\n1,2\n1\n"), "line 3, column 2: the record has 1 cells");
     assert_damaged(write_file(state, "b.csv", "a,b\n1,2,3\n"), "line 2, column 5: the record has more cells");
     assert_damaged(write_file(state, "c.csv", "a,b\n1,\"2\n\n"), "line 2: the text ends inside of a cell");
+    assert_damaged(write_file(state, "two.csv", "a,b,\"a\"\n1,2,3\n"),
+                   "line 1, column 5: a second column named \"a\"");
     assert_damaged(write_file(state, "d.csv", "a,b\n\"1\"x,2\n"), "line 2, column 4: a separator");
     assert_damaged(write_file(state, "e.csv", "a,b\n\"x\ny\",\xff\n"),
                    "line 3, column 4: the text is not UTF-8");
