@@ -14,6 +14,11 @@ struct rig rig_open(const char *device, size_t threads)
     return rig;
 }
 
+struct rig rig_of_test(size_t threads)
+{
+    return rig_open(getenv("MEGATRAIN_CUDA_MODULE") ? "cuda" : "cpu", threads);
+}
+
 void rig_close(struct rig *rig)
 {
     rig->api->stream_destroy(rig->stream);
@@ -58,6 +63,14 @@ struct tensor tensor_empty(struct rig *rig, enum mt_dtype dtype, size_t count)
     struct tensor tensor = tensor_new(rig, dtype, count);
     for (size_t i = 0; i < count; i++)
         tensor.v[i] = dtype == MT_I32 ? 0 : NAN;
+    tensor_push(&tensor);
+    return tensor;
+}
+
+struct tensor tensor_of(struct rig *rig, enum mt_dtype dtype, const double *values, size_t count)
+{
+    struct tensor tensor = tensor_new(rig, dtype, count);
+    memcpy(tensor.v, values, count * sizeof *values);
     tensor_push(&tensor);
     return tensor;
 }

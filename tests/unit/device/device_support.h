@@ -20,6 +20,8 @@ struct rig {
 
 /* Opens `device` ("cpu", "cpu-discrete", "cuda") with a pool of `threads`. */
 struct rig rig_open(const char *device, size_t threads);
+/* The CUDA device where MEGATRAIN_CUDA_MODULE names one, else the CPU. */
+struct rig rig_of_test(size_t threads);
 void rig_close(struct rig *rig);
 /* Waits for the stream; the device must be well. */
 void rig_wait(struct rig *rig);
@@ -40,7 +42,8 @@ struct tensor {
 struct tensor tensor_random(struct rig *rig, enum mt_dtype dtype, size_t count, double scale, uint64_t seed);
 /* Device memory full of NaN: for outputs. */
 struct tensor tensor_empty(struct rig *rig, enum mt_dtype dtype, size_t count);
-/* From values (MT_I32, or data). */
+/* From values. */
+struct tensor tensor_of(struct rig *rig, enum mt_dtype dtype, const double *values, size_t count);
 struct tensor tensor_ints(struct rig *rig, const int32_t *values, size_t count);
 void tensor_push(struct tensor *tensor); /* v to the device */
 void tensor_pull(struct tensor *tensor); /* the device to v, after all that stands in the stream */

@@ -398,7 +398,7 @@ static unsigned char *two_documents(struct rig *rig, uint64_t seed, size_t *byte
 static void a_document_changes_no_bit_of_another(void **state)
 {
     (void)state;
-    struct rig rig = rig_open("cpu", 2);
+    struct rig rig = rig_of_test(2);
     size_t bytes;
     unsigned char *one = two_documents(&rig, 100, &bytes), *two = two_documents(&rig, 200, &bytes);
     const size_t first = bytes / (333 + 180) * 333;
@@ -503,8 +503,9 @@ static void heads_may_lie_side_by_side(void **state)
 static void bad_shapes_are_refused(void **state)
 {
     (void)state;
-    struct rig rig = rig_open("cpu", 1);
-    float some[64] = {0};
+    struct rig rig = rig_of_test(1);
+    struct tensor memory = tensor_random(&rig, MT_F32, 64, 1, 1);
+    float *const some = memory.at;
     int32_t starts[] = {0, 2}, keys[] = {0, 1}, backwards[] = {0, -1};
     struct mt_attention_args a = {.q = some,
                                   .k = some,
@@ -518,6 +519,8 @@ static void bad_shapes_are_refused(void **state)
                                   .scale = 1};
     assert_int_equal(rig.api->attention(rig.stream, &a), -EINVAL); /* 3 heads do not share 2 */
     a.num_heads = 2;
+    const size_t bytes = rig.api->attention_workspace_bytes(rig.device, &a, false);
+    assert_int_equal(rig.api->allocate(rig.device, bytes + 1, &a.workspace, NULL), 0);
     a.key_starts = keys; /* fewer keys than queries */
     assert_int_equal(rig.api->attention(rig.stream, &a), -EINVAL);
     a.key_starts = NULL;
@@ -529,6 +532,8 @@ static void bad_shapes_are_refused(void **state)
     a.q_stride = 0;
     assert_int_equal(rig.api->attention(rig.stream, &a), 0);
     rig_wait(&rig);
+    rig.api->release(rig.device, a.workspace);
+    tensor_free(&memory);
     rig_close(&rig);
 }
 

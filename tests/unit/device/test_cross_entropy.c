@@ -127,59 +127,77 @@ static void whole_and_tiled_agree_with_fp64_and_finite_differences(void **state)
     on_every_device(shapes);
 }
 
+/* The loss of rows of 20 logits, of which the last has label 3; -EIO when the device fails. */
+static int loss_of(struct rig *rig, struct tensor *logits, int32_t first_label, double *total,
+                   struct mt_error *error)
+{
+    const size_t rows = logits->count / 20;
+    int32_t labels[2] = {first_label, 3};
+    struct tensor label = tensor_ints(rig, labels + 2 - rows, rows);
+    struct tensor stats = tensor_empty(rig, MT_F32, 5 * rows), sum = tensor_empty(rig, MT_F64, 1);
+    float *at = stats.at;
+    rig->api->cross_entropy_statistics(rig->stream,
+                                       &(struct mt_cross_entropy_statistics_args){.logits = logits->at,
+                                                                                  .labels = label.at,
+                                                                                  .max = at,
+                                                                                  .sum = at + rows,
+                                                                                  .target = at + 2 * rows,
+                                                                                  .rows = rows,
+                                                                                  .cols = 20,
+                                                                                  .first = true,
+                                                                                  .dtype = logits->dtype});
+    rig->api->cross_entropy_finish(rig->stream,
+                                   &(struct mt_cross_entropy_finish_args){.max = at,
+                                                                          .sum = at + rows,
+                                                                          .target = at + 2 * rows,
+                                                                          .labels = label.at,
+                                                                          .lse = at + 3 * rows,
+                                                                          .losses = at + 4 * rows,
+                                                                          .loss_sum = sum.at,
+                                                                          .rows = rows});
+    const int code = rig->api->stream_synchronize(rig->stream, error);
+    if (!code)
+        tensor_pull(&sum);
+    *total = sum.v[0];
+    tensor_free(&label);
+    tensor_free(&stats);
+    tensor_free(&sum);
+    return code;
+}
+
+static void not_finite(struct rig *rig, enum mt_dtype dtype)
+{
+    const double bad[] = {NAN, INFINITY};
+    struct mt_error error;
+    for (size_t n = 0; n < 2; n++)
+        for (size_t where = 0; where < 20; where++) {
+            double values[20] = {0}, total;
+            values[where] = bad[n];
+            struct tensor logits = tensor_of(rig, dtype, values, 20);
+            mt_assert_ok(loss_of(rig, &logits, 0, &total, &error), &error);
+            assert_true(isnan(total) || isinf(total));
+            tensor_free(&logits);
+        }
+}
+
 static void what_is_not_finite_shows_in_the_loss(void **state)
 {
     (void)state;
-    struct rig rig = rig_open("cpu", 1);
-    const float bad[] = {NAN, INFINITY};
-    for (size_t n = 0; n < 2; n++)
-        for (size_t where = 0; where < 20; where++) {
-            float logits[20] = {0}, max, sum, target, lse, one;
-            const int32_t label = 3;
-            double total = 0;
-            logits[where] = bad[n];
-            rig.api->cross_entropy_statistics(rig.stream,
-                                              &(struct mt_cross_entropy_statistics_args){.logits = logits,
-                                                                                         .labels = &label,
-                                                                                         .max = &max,
-                                                                                         .sum = &sum,
-                                                                                         .target = &target,
-                                                                                         .rows = 1,
-                                                                                         .cols = 20,
-                                                                                         .first = true});
-            rig.api->cross_entropy_finish(rig.stream,
-                                          &(struct mt_cross_entropy_finish_args){.max = &max,
-                                                                                 .sum = &sum,
-                                                                                 .target = &target,
-                                                                                 .labels = &label,
-                                                                                 .lse = &lse,
-                                                                                 .losses = &one,
-                                                                                 .loss_sum = &total,
-                                                                                 .rows = 1});
-            rig_wait(&rig);
-            assert_true(isnan(total) || isinf(total));
-        }
-    rig_close(&rig);
+    on_every_device(not_finite);
 }
 
 static void a_label_that_is_no_token_fails_the_device(void **state)
 {
     (void)state;
-    struct rig rig = rig_open("cpu", 1);
-    float logits[4] = {0}, max, sum, target;
-    const int32_t label = -1;
-    rig.api->cross_entropy_statistics(rig.stream,
-                                      &(struct mt_cross_entropy_statistics_args){.logits = logits,
-                                                                                 .labels = &label,
-                                                                                 .max = &max,
-                                                                                 .sum = &sum,
-                                                                                 .target = &target,
-                                                                                 .rows = 1,
-                                                                                 .cols = 4,
-                                                                                 .first = true});
+    struct rig rig = rig_of_test(1);
     struct mt_error error;
-    assert_int_equal(rig.api->stream_synchronize(rig.stream, &error), -EIO);
-    mt_assert_mentions(error.message, "label -1");
+    struct tensor logits = tensor_random(&rig, MT_F32, 40, 1, 1);
+    double total;
+    mt_assert_ok(loss_of(&rig, &logits, MT_LABEL_IGNORED, &total, &error), &error);
+    assert_int_equal(loss_of(&rig, &logits, -1, &total, &error), -EIO);
+    assert_int_equal(error.reason, MT_REASON_DEVICE);
+    mt_assert_mentions(error.message, "row 0 has the label -1");
+    tensor_free(&logits);
     rig_close(&rig);
 }
 

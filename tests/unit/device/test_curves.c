@@ -104,23 +104,30 @@ static void xielu_and_its_gradients_agree_with_fp64(void **state)
 static void xielu_is_exact_near_zero(void **state)
 {
     (void)state;
-    struct rig rig = rig_open("cpu", 1);
-    const float x[8] = {-1e-3f, -1e-2f, -0.1f, -0.49f, -0.51f, -3, -20, -1e-4f};
-    const float alpha = 0.3f, beta = 0, eps = -1e-6f;
-    float y[8];
-    assert_int_equal(rig.api->xielu(rig.stream, &(struct mt_xielu_args){.x = x,
-                                                                        .y = y,
-                                                                        .alpha_p = &alpha,
-                                                                        .alpha_n = &alpha,
-                                                                        .beta = &beta,
-                                                                        .eps = &eps,
+    struct rig rig = rig_of_test(1);
+    const double alpha = 0.3;
+    struct tensor x =
+        tensor_of(&rig, MT_F32, (double[]){-1e-3, -1e-2, -0.1, -0.49, -0.51, -3, -20, -1e-4}, 8);
+    struct tensor shape = tensor_of(&rig, MT_F32, (double[]){alpha, 0, -1e-6}, 3);
+    struct tensor y = tensor_empty(&rig, MT_F32, 8);
+    const float *const at = shape.at;
+    assert_int_equal(rig.api->xielu(rig.stream, &(struct mt_xielu_args){.x = x.at,
+                                                                        .y = y.at,
+                                                                        .alpha_p = at,
+                                                                        .alpha_n = at,
+                                                                        .beta = at + 1,
+                                                                        .eps = at + 2,
                                                                         .count = 8}),
                      0);
-    rig_wait(&rig);
+    tensor_pull(&y);
     for (size_t i = 0; i < 8; i++) {
-        const double want = softplus((double)alpha) * (expm1((double)x[i]) - (double)x[i]);
-        assert_true(fabs((double)y[i] - want) <= 3e-6 * want);
+        const double of = (double)(float)x.v[i];
+        const double want = softplus((double)(float)alpha) * (expm1(of) - of);
+        assert_true(fabs(y.v[i] - want) <= 3e-6 * want);
     }
+    tensor_free(&x);
+    tensor_free(&shape);
+    tensor_free(&y);
     rig_close(&rig);
 }
 

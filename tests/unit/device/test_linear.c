@@ -224,10 +224,11 @@ static void bits_do_not_depend_on_threads(void **state)
 static void bad_arguments_are_refused(void **state)
 {
     (void)state;
-    struct rig rig = rig_open("cpu", 1);
-    float some[4] = {0};
+    struct rig rig = rig_of_test(1);
+    struct tensor memory = tensor_random(&rig, MT_F32, 12, 1, 1);
+    float *const some = memory.at;
     struct mt_linear_args a = {
-        .x = some, .weight = some, .y = some, .tokens = 1, .in_features = 2, .out_features = 1};
+        .x = some, .weight = some + 4, .y = some + 8, .tokens = 1, .in_features = 2, .out_features = 1};
     assert_int_equal(rig.api->linear(rig.stream, &a), 0);
     a.x_stride = 1;
     assert_int_equal(rig.api->linear(rig.stream, &a), -EINVAL);
@@ -238,6 +239,7 @@ static void bad_arguments_are_refused(void **state)
     a.dtype = MT_F16;
     assert_int_equal(rig.api->linear(rig.stream, &a), -EINVAL);
     rig_wait(&rig);
+    tensor_free(&memory);
     rig_close(&rig);
 }
 

@@ -67,21 +67,33 @@ static void embedding_gathers_and_scatters_in_token_order(void **state)
 static void an_id_outside_the_table_fails_the_device(void **state)
 {
     (void)state;
-    struct rig rig = rig_open("cpu", 1);
-    const int32_t ids[] = {0, 5};
-    float table[20] = {0}, out[8];
-    assert_int_equal(
-        rig.api->embedding(
-            rig.stream,
-            &(struct mt_embedding_args){
-                .ids = ids, .table = table, .out = out, .tokens = 2, .hidden = 4, .vocab_size = 5}),
-        0);
-    struct mt_error error;
-    assert_int_equal(rig.api->stream_synchronize(rig.stream, &error), -EIO);
-    mt_assert_mentions(error.message, "token 1 has the id 5");
-    mt_assert_mentions(rig.api->last_error(rig.device), "vocabulary of 5");
-    assert_int_equal(rig.api->fill_zero(rig.stream, out, 4), -EIO); /* for good */
-    rig_close(&rig);
+    static const int32_t wrong[] = {5, -1, INT32_MIN};
+    for (size_t i = 0; i < 2 * sizeof wrong / sizeof *wrong; i++) {
+        struct rig rig = rig_of_test(1);
+        struct tensor ids = tensor_ints(&rig, (int32_t[]){0, wrong[i / 2]}, 2);
+        struct tensor table = tensor_random(&rig, MT_F32, 20, 1, 1),
+                      out = tensor_random(&rig, MT_F32, 8, 1, 2);
+        const struct mt_embedding_args forward = {
+            .ids = ids.at, .table = table.at, .out = out.at, .tokens = 2, .hidden = 4, .vocab_size = 5};
+        const struct mt_embedding_backward_args backward = {
+            .ids = ids.at, .dout = out.at, .dtable = table.at, .tokens = 2, .hidden = 4, .vocab_size = 5};
+        assert_int_equal(i % 2 ? rig.api->embedding_backward(rig.stream, &backward)
+                               : rig.api->embedding(rig.stream, &forward),
+                         0);
+        struct mt_error error;
+        char told[64];
+        snprintf(told, sizeof told, "token 1 has the id %d", (int)wrong[i / 2]);
+        assert_int_equal(rig.api->stream_synchronize(rig.stream, &error), -EIO);
+        assert_int_equal(error.reason, MT_REASON_DEVICE);
+        mt_assert_mentions(error.message, told);
+        mt_assert_mentions(rig.api->last_error(rig.device), "vocabulary");
+        assert_int_equal(rig.api->fill_zero(rig.stream, out.at, 4), -EIO); /* for good */
+        assert_int_equal(rig.api->embedding(rig.stream, &forward), -EIO);
+        tensor_free(&ids);
+        tensor_free(&table);
+        tensor_free(&out);
+        rig_close(&rig);
+    }
 }
 
 /* ---- RMSNorm ---- */
@@ -269,22 +281,30 @@ static void rope_turns_pairs_and_turns_them_back(void **state)
 static void a_position_outside_the_table_fails_the_device(void **state)
 {
     (void)state;
-    struct rig rig = rig_open("cpu", 1);
-    float x[2] = {0}, table[3] = {1, 1, 1};
-    const int32_t position = 3;
-    rig.api->rope(rig.stream, &(struct mt_rope_args){.x = x,
-                                                     .positions = &position,
-                                                     .cos = table,
-                                                     .sin = table,
-                                                     .tokens = 1,
-                                                     .heads = 1,
-                                                     .head_dim = 2,
-                                                     .rotary_dim = 2,
-                                                     .num_positions = 3});
-    struct mt_error error;
-    assert_int_equal(rig.api->stream_synchronize(rig.stream, &error), -EIO);
-    mt_assert_mentions(error.message, "position 3");
-    rig_close(&rig);
+    static const int32_t wrong[] = {3, -1};
+    for (size_t i = 0; i < 2; i++) {
+        struct rig rig = rig_of_test(1);
+        struct tensor positions = tensor_ints(&rig, (int32_t[]){2, wrong[i]}, 2);
+        struct tensor x = tensor_random(&rig, MT_F32, 4, 1, 1), table = tensor_random(&rig, MT_F32, 3, 1, 2);
+        rig.api->rope(rig.stream, &(struct mt_rope_args){.x = x.at,
+                                                         .positions = positions.at,
+                                                         .cos = table.at,
+                                                         .sin = table.at,
+                                                         .tokens = 2,
+                                                         .heads = 1,
+                                                         .head_dim = 2,
+                                                         .rotary_dim = 2,
+                                                         .num_positions = 3});
+        struct mt_error error;
+        char told[64];
+        snprintf(told, sizeof told, "token 1 has the position %d", (int)wrong[i]);
+        assert_int_equal(rig.api->stream_synchronize(rig.stream, &error), -EIO);
+        mt_assert_mentions(error.message, told);
+        tensor_free(&positions);
+        tensor_free(&x);
+        tensor_free(&table);
+        rig_close(&rig);
+    }
 }
 
 /* ---- gated activations ---- */
@@ -395,20 +415,23 @@ static void gated_activations_and_their_gradients_agree_with_fp64(void **state)
 static void activations_keep_their_ends(void **state)
 {
     (void)state;
-    struct rig rig = rig_open("cpu", 1);
-    const float ends[] = {-3e38f, -200, -90, -30, 0, 30, 90, 200, 3e38f, NAN};
+    struct rig rig = rig_of_test(1);
+    const double ends[] = {-3e38, -200, -90, -30, 0, 30, 90, 200, 3e38, NAN};
     enum { COUNT = sizeof ends / sizeof *ends };
-    float out[COUNT];
+    struct tensor gate = tensor_of(&rig, MT_F32, ends, COUNT), out = tensor_empty(&rig, MT_F32, COUNT);
     for (enum mt_activation kind = MT_ACTIVATION_SILU; kind <= MT_ACTIVATION_RELU; kind++) {
         rig.api->gated_activation(
             rig.stream, &(struct mt_gated_activation_args){
-                            .gate = ends, .out = out, .rows = 1, .cols = COUNT, .activation = kind});
-        rig_wait(&rig);
-        for (size_t i = 0; i < COUNT - 1; i++)
-            assert_true(fabs((double)out[i] - (ends[i] > 0 ? (double)ends[i] : 0)) <=
-                        1e-9 * fabs((double)ends[i]));
-        assert_true(isnan(out[COUNT - 1]));
+                            .gate = gate.at, .out = out.at, .rows = 1, .cols = COUNT, .activation = kind});
+        tensor_pull(&out);
+        for (size_t i = 0; i < COUNT - 1; i++) {
+            const double end = (double)(float)ends[i];
+            assert_true(fabs(out.v[i] - (end > 0 ? end : 0)) <= 1e-9 * fabs(end));
+        }
+        assert_true(isnan(out.v[COUNT - 1]));
     }
+    tensor_free(&gate);
+    tensor_free(&out);
     rig_close(&rig);
 }
 
@@ -476,19 +499,31 @@ static void cast_rounds_to_nearest_even(void **state)
 {
     (void)state;
     on_every_device(cast);
-    struct rig rig = rig_open("cpu", 1);
+    struct rig rig = rig_of_test(1);
     const uint32_t from[] = {0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff, 0x7f7fffff, 0x7f800000,
-                             0xff800000, 0x7f800001, 0xffffffff, 0x80000000, 1};
-    uint16_t to[sizeof from / sizeof *from];
-    rig.api->cast(rig.stream, &(struct mt_cast_args){from, to, sizeof from / sizeof *from, MT_F32, MT_BF16});
-    rig_wait(&rig);
-    for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
+                             0xff800000, 0x7fc00001, 0xffffffff, 0x80000000, 1};
+    enum { COUNT = sizeof from / sizeof *from };
+    double values[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
         float value;
         memcpy(&value, &from[i], sizeof value);
-        assert_int_equal(to[i], mt_bf16_from_float(value));
+        values[i] = (double)value;
     }
-    assert_int_equal(to[0], 0x3f80); /* ties to even, both ways */
-    assert_int_equal(to[1], 0x3f82);
+    struct tensor wide = tensor_of(&rig, MT_F32, values, COUNT), to = tensor_empty(&rig, MT_BF16, COUNT);
+    assert_int_equal(
+        rig.api->cast(rig.stream, &(struct mt_cast_args){wide.at, to.at, COUNT, MT_F32, MT_BF16}), 0);
+    uint16_t *bits_of = (uint16_t *)(void *)tensor_bytes(&to);
+    for (size_t i = 0; i < COUNT; i++) {
+        if (isnan(values[i])) /* which one is the device's own */
+            assert_true(isnan(mt_bf16_to_float(bits_of[i])));
+        else
+            assert_int_equal(bits_of[i], mt_bf16_from_float((float)values[i]));
+    }
+    assert_int_equal(bits_of[0], 0x3f80); /* ties to even, both ways */
+    assert_int_equal(bits_of[1], 0x3f82);
+    free(bits_of);
+    tensor_free(&wide);
+    tensor_free(&to);
     rig_close(&rig);
 }
 
