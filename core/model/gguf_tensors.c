@@ -48,26 +48,31 @@ static int read_rows(const struct mt_tensor *tensor, size_t first, size_t count,
     return 0;
 }
 
-/* A few of the family's rows at a time: of each of the file's rows, a few numbers. */
+/* A block of some rows and columns of the family's at a time: whole stretches are read of the file's rows,
+ * and written of the family's. */
 static int read_transposed(const struct mt_tensor *tensor, size_t first, size_t count, float *out)
 {
     const size_t rows = tensor->shape[0], columns = tensor->shape[1]; /* the family's */
-    float values[64];
+    float block[16][256];
+    const size_t most_columns = sizeof block / sizeof *block, most_rows = sizeof *block / sizeof **block;
     if (first > tensor->elements || count > tensor->elements - first)
         return -ERANGE;
-    const size_t end = first + count;
-    for (size_t row = first / columns; row * columns < end; row += sizeof values / sizeof *values) {
-        const size_t some = mt_size_min(sizeof values / sizeof *values,
-                                        mt_size_min(rows - row, mt_size_ceil_div(end, columns) - row));
-        for (size_t column = 0; column < columns; column++) {
-            int r = mt_gguf_read_f32(tensor->tensor, column * rows + row, some, values);
-            if (r < 0)
-                return r;
-            for (size_t i = 0; i < some; i++) {
-                const size_t at = (row + i) * columns + column;
-                if (at >= first && at < end)
-                    out[at - first] = values[i];
+    const size_t end = first + count, end_row = count ? mt_size_ceil_div(end, columns) : 0;
+    for (size_t row = first / columns; row < end_row; row += most_rows) {
+        const size_t num_rows = mt_size_min(most_rows, end_row - row);
+        for (size_t column = 0; column < columns; column += most_columns) {
+            const size_t num_columns = mt_size_min(most_columns, columns - column);
+            for (size_t k = 0; k < num_columns; k++) {
+                int r = mt_gguf_read_f32(tensor->tensor, (column + k) * rows + row, num_rows, block[k]);
+                if (r < 0)
+                    return r;
             }
+            for (size_t i = 0; i < num_rows; i++)
+                for (size_t k = 0; k < num_columns; k++) {
+                    const size_t at = (row + i) * columns + column + k;
+                    if (at >= first && at < end)
+                        out[at - first] = block[k][i];
+                }
         }
     }
     return 0;

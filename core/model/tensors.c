@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TRANSPOSED_ELEMENTS ((size_t)1 << 22)
+
 static int out_of_memory(struct mt_error *error)
 {
     return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the list of tensors");
@@ -166,6 +168,11 @@ const struct mt_tensor *mt_tensors_find(const struct mt_tensors *tensors, const 
 int mt_tensor_read(const struct mt_tensor *tensor, size_t first, size_t count, float *out)
 {
     return tensor->read(tensor, first, count, out);
+}
+
+size_t mt_tensor_range(const struct mt_tensor *tensor, size_t usual)
+{
+    return tensor->transposed ? mt_size_max(usual, TRANSPOSED_ELEMENTS) : usual;
 }
 
 bool mt_tensor_same(const struct mt_tensor *a, const struct mt_tensor *b)

@@ -56,6 +56,9 @@ const struct mt_tensor *mt_tensors_find(const struct mt_tensors *tensors, const 
 /* Elements [first, first + count) as fp32. -EINVAL or -ENOTSUP for a type that is not readable, -ERANGE when
  * the range leaves the tensor, -ENODATA when the file has become shorter, other errors of pread. */
 int mt_tensor_read(const struct mt_tensor *tensor, size_t first, size_t count, float *out);
+/* How many elements are best read at a time where `usual` are of other tensors: of those whose rows are
+ * columns in the file a short range is a number here and a number there. */
+size_t mt_tensor_range(const struct mt_tensor *tensor, size_t usual);
 
 /* Whether two tensors have the same bytes in their files; false, too, where these cannot be read. */
 bool mt_tensor_same(const struct mt_tensor *a, const struct mt_tensor *b);

@@ -90,12 +90,13 @@ static void load_one(void *context, size_t task)
 {
     struct load *load = context;
     const struct load_item *item = &load->items[task];
-    mt_autofree float *values = malloc(SOME * sizeof *values);
+    const size_t some = mt_tensor_range(item->tensor, SOME);
+    mt_autofree float *values = malloc(mt_size_min(some, item->end - item->first) * sizeof *values);
     struct mt_error error = {0};
     int result =
         values ? 0 : mt_error_set(&error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to load weights");
-    for (size_t first = item->first; result == 0 && first < item->end; first += SOME)
-        result = load_some(load, item, first, mt_size_min(SOME, item->end - first), values, &error);
+    for (size_t first = item->first; result == 0 && first < item->end; first += some)
+        result = load_some(load, item, first, mt_size_min(some, item->end - first), values, &error);
     if (result < 0) {
         if (error.reason != MT_REASON_OUT_OF_MEMORY && error.reason != MT_REASON_IO)
             error.reason = MT_REASON_BAD_MODEL;
