@@ -446,7 +446,11 @@ int mt_decoder_forward(struct mt_decoder *decoder, const struct mt_decoder_input
     write_histories(decoder, inputs, num_inputs, longest);
     for (size_t i = 0; i < num_inputs; i++)
         first = mt_size_min(first, decoder->lengths[inputs[i].sequence]);
-    MT_TRY(mt_rig_set_longest(&decoder->rig, mt_size_min(first, longest), longest, error));
+    int turned = mt_rig_set_longest(&decoder->rig, mt_size_min(first, longest), longest, error);
+    if (turned) { /* histories and tables say what is not so */
+        decoder->broken = true;
+        return turned;
+    }
     pass->done = done;
     for (plan(decoder, inputs, num_inputs, pass); pass->tokens; plan(decoder, inputs, num_inputs, pass)) {
         int r = run_pass(decoder, inputs, pass, wanted);

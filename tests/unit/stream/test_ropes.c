@@ -115,11 +115,53 @@ static void a_sequence_that_grows_long_is_turned_anew(void **state)
     bed_close(&bed);
 }
 
+static int no_host_memory(struct mt_device *device, size_t bytes, void **memory, bool *pinned,
+                          struct mt_error *error)
+{
+    (void)device;
+    (void)bytes;
+    (void)memory;
+    (void)pinned;
+    return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "none left");
+}
+
+/* What is left then is the table of another length. */
+static void a_table_that_could_not_be_made_is_not_read(void **state)
+{
+    (void)state;
+    const size_t longest = LONGEST;
+    struct mt_error error = {0};
+    struct mt_batch *batch = batch_new(1, &longest, VOCABULARY, 3);
+    const struct mt_decoder_options options = {.max_sequences = 1, .max_tokens = LONGEST};
+    struct mt_decoder *decoder;
+    struct bed bed;
+    float logits[VOCABULARY];
+    char scaling[512];
+    scaling_of(DYNAMIC, false, 0, scaling);
+    open_scaled(&bed, scaling, "cpu");
+    mt_assert_ok(mt_decoder_new(bed.store, bed.device, bed.pool, &options, &decoder, &error), &error);
+    struct mt_decoder_input input = {.ids = batch->sequences[0].ids, .tokens = 20, .logits = logits};
+    mt_assert_ok(mt_decoder_forward(decoder, &input, 1, &error), &error);
+    const struct mt_device_api *own = bed.device->api;
+    struct mt_device_api without = *own;
+    without.host_allocate = no_host_memory;
+    bed.device->api = &without;
+    input = (struct mt_decoder_input){.ids = batch->sequences[0].ids + 20, .tokens = 1, .logits = logits};
+    assert_int_equal(mt_decoder_forward(decoder, &input, 1, &error), -ENOMEM);
+    bed.device->api = own;
+    assert_int_equal(mt_decoder_forward(decoder, &input, 1, &error), -EIO);
+    mt_assert_mentions(error.message, "failed before");
+    mt_decoder_free(decoder);
+    batch_free(batch);
+    bed_close(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_table_that_comes_back_is_the_same),
         cmocka_unit_test(a_sequence_that_grows_long_is_turned_anew),
+        cmocka_unit_test(a_table_that_could_not_be_made_is_not_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
