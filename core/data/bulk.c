@@ -225,24 +225,25 @@ int mt_bulk_read(const struct mt_bulk *bulk, uint64_t offset, void *data, size_t
     return 0;
 }
 
-const void *mt_bulk_view_at(struct mt_bulk_view *view, uint64_t offset, size_t bytes, struct mt_error *error)
+int mt_bulk_view_at(struct mt_bulk_view *view, uint64_t offset, size_t bytes, const void **data,
+                    struct mt_error *error)
 {
     const struct mt_bulk *bulk = view->bulk;
     const bool held = offset >= view->first && offset + bytes <= view->first + view->held;
-    if (!view->buffer && !(view->buffer = malloc(MT_BULK_VIEW_BYTES))) {
-        no_memory(error);
-        return NULL;
-    }
+    if (!view->buffer && !(view->buffer = malloc(MT_BULK_VIEW_BYTES)))
+        return no_memory(error);
     if (!held) {
         const uint64_t left = offset < bulk->bytes ? bulk->bytes - offset : 0;
         view->first = offset;
         view->held = 0;
         const size_t more = mt_size_max(bytes, left < MT_BULK_VIEW_BYTES ? (size_t)left : MT_BULK_VIEW_BYTES);
-        if (mt_bulk_read(bulk, offset, view->buffer, more, error) < 0)
-            return NULL;
+        int r = mt_bulk_read(bulk, offset, view->buffer, more, error);
+        if (r < 0)
+            return r;
         view->held = more;
     }
-    return view->buffer + (offset - view->first);
+    *data = view->buffer + (offset - view->first);
+    return 0;
 }
 
 void mt_bulk_view_end(struct mt_bulk_view *view)

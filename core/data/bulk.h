@@ -63,9 +63,11 @@ struct mt_bulk_view {
     uint64_t first;
     size_t held;
 };
-/* `bytes` bytes (at most MT_BULK_VIEW_BYTES) from `offset` on, until the next call; NULL after an error. */
 #define MT_BULK_VIEW_BYTES ((size_t)256 << 10)
-const void *mt_bulk_view_at(struct mt_bulk_view *view, uint64_t offset, size_t bytes, struct mt_error *error);
+/* Sets `data` to `bytes` bytes (at most MT_BULK_VIEW_BYTES) from `offset` on, until the next call; with the
+ * errors of mt_bulk_read. */
+int mt_bulk_view_at(struct mt_bulk_view *view, uint64_t offset, size_t bytes, const void **data,
+                    struct mt_error *error);
 void mt_bulk_view_end(struct mt_bulk_view *view);
 
 #endif

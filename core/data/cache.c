@@ -99,9 +99,9 @@ static int hash_of(const struct mt_bulk *sealed, uint64_t *result, struct mt_err
     for (uint64_t at = 0; r == 0 && at < sealed->bytes;) {
         const uint64_t left = sealed->bytes - at;
         const size_t piece = left < MT_BULK_VIEW_BYTES ? (size_t)left : MT_BULK_VIEW_BYTES;
-        const void *data = mt_bulk_view_at(&view, at, piece, error);
-        r = data ? 0 : -EIO;
-        if (data)
+        const void *data;
+        r = mt_bulk_view_at(&view, at, piece, &data, error);
+        if (r == 0)
             XXH3_64bits_update(hash, data, piece);
         at += piece;
     }

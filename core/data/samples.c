@@ -126,9 +126,10 @@ int mt_samples_adopt(struct mt_samples *samples, struct mt_error *error)
     bool fine = arrays[MT_SAMPLES_LEARNED].bytes == samples->num_tokens / 8 + (samples->num_tokens % 8 != 0);
     struct mt_bulk_view ranges = {.bulk = &arrays[MT_SAMPLES_RANGES]};
     for (size_t i = 0; fine && i < samples->count; i++) {
-        const struct mt_sample_range *range =
-            mt_bulk_view_at(&ranges, i * sizeof *range, sizeof *range, error);
-        fine = range && fits(samples, range);
+        const void *range;
+        fine = mt_bulk_view_at(&ranges, i * sizeof(struct mt_sample_range), sizeof(struct mt_sample_range),
+                               &range, error) == 0 &&
+               fits(samples, range);
     }
     mt_bulk_view_end(&ranges);
     return fine ? 0 : mt_error_set(error, -EINVAL, MT_REASON_IO, "the cached samples make no sense");
@@ -193,9 +194,10 @@ int mt_samples_next(const struct mt_samples *samples, struct mt_samples_cursor *
 {
     cursor->ranges.bulk = &samples->arrays[MT_SAMPLES_RANGES];
     cursor->learned.bulk = &samples->arrays[MT_SAMPLES_LEARNED];
-    const void *found = mt_bulk_view_at(&cursor->ranges, i * sizeof *range, sizeof *range, error);
-    if (!found)
-        return -EIO;
+    const void *found;
+    int r = mt_bulk_view_at(&cursor->ranges, i * sizeof *range, sizeof *range, &found, error);
+    if (r < 0)
+        return r;
     memcpy(range, found, sizeof *range);
     if (!fits(samples, range))
         return mt_bulk_spoilt(cursor->ranges.bulk, error);
@@ -203,11 +205,11 @@ int mt_samples_next(const struct mt_samples *samples, struct mt_samples_cursor *
     const uint64_t end = range->first + range->tokens;
     for (uint64_t first = range->first + 1; first < end;) {
         const uint64_t piece = mt_size_min((size_t)(end - first), 4 * MT_BULK_VIEW_BYTES);
-        const uint8_t *bits = mt_bulk_view_at(&cursor->learned, first / 8,
-                                              (size_t)((first + piece + 7) / 8 - first / 8), error);
-        if (!bits)
-            return -EIO;
-        *targets += count_bits(bits, first, first + piece);
+        r = mt_bulk_view_at(&cursor->learned, first / 8, (size_t)((first + piece + 7) / 8 - first / 8),
+                            &found, error);
+        if (r < 0)
+            return r;
+        *targets += count_bits(found, first, first + piece);
         first += piece;
     }
     return 0;

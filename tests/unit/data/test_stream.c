@@ -266,6 +266,31 @@ static void cache_files_that_change_while_in_use_are_an_error(void **state)
     }
 }
 
+/* As what counts and hashes the samples reads them. */
+static void an_array_that_became_shorter_is_no_other_error(void **state)
+{
+    struct mt_error error = {0};
+    struct mt_bulk bulk;
+    const void *data;
+    const char *path = mt_test_path(state, "ids");
+    char folder[600];
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    mt_assert_ok(mt_file_write_atomic(path, "0123456789", 10, 0666, &error), &error);
+    mt_assert_ok(mt_bulk_open(&bulk, folder, "ids", 10, &error), &error);
+    struct mt_bulk_view view = {.bulk = &bulk};
+    mt_assert_ok(mt_bulk_view_at(&view, 0, 4, &data, &error), &error);
+    assert_memory_equal(data, "0123", 4);
+    mt_assert_ok(mt_bulk_view_at(&view, 6, 4, &data, &error), &error);
+    assert_memory_equal(data, "6789", 4);
+    mt_bulk_view_end(&view);
+    view.bulk = &bulk;
+    assert_int_equal(truncate(path, 5), 0);
+    assert_int_equal(mt_bulk_view_at(&view, 0, 4, &data, &error), -ESTALE);
+    mt_assert_mentions(error.message, "was changed by another program");
+    mt_bulk_view_end(&view);
+    mt_bulk_free(&bulk);
+}
+
 static void what_was_not_used_for_long_is_removed(void **state)
 {
     struct mt_error error = {0};
@@ -603,6 +628,7 @@ int main(void)
         mt_test_in_folder(a_file_that_changed_between_two_runs_is_read_again),
         mt_test_in_folder(damaged_entries_are_made_anew),
         mt_test_in_folder(cache_files_that_change_while_in_use_are_an_error),
+        mt_test_in_folder(an_array_that_became_shorter_is_no_other_error),
         mt_test_in_folder(what_was_not_used_for_long_is_removed),
         mt_test_in_folder(the_memory_for_a_data_set_is_bounded),
         mt_test_in_folder(a_computed_order_is_a_permutation_without_pattern),
