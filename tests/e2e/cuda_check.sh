@@ -70,5 +70,9 @@ if [ -e "$build/megatrain-cuda.so" ]; then # there is nvcc
     (cd / && MEGATRAIN_CUDA_MODULE=$build/megatrain-cudasim.so MT_CHECK_PARTS='operations golden jobs' \
         MT_CHECK_UNITS=test_cuda MT_GOLDEN_CASE=gpt2 "$work/pack/check.sh") >"$work/said" 2>&1
     say "the pack's checks run from its folder" $? "$work/said"
+    # Its module comes out of the archive and loads, whether there is a GPU or not.
+    (cd / && MT_CHECK_PARTS=jobs "$work/pack/check.sh") >"$work/said" 2>&1
+    grep -q '"versions":"CUDA driver' "$work/said"
+    say "the pack brings its own module" $? "$work/said"
 fi
 exit $failed

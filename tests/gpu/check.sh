@@ -31,7 +31,8 @@ pack() {
     done
     cp "$build/tests/unit/stream/test_golden" "$to/build/tests/unit/stream/" &&
         cp "$build/tests/gpu/figures" "$to/build/tests/gpu/" &&
-        cp "$build/megatrain-worker" "$build/megatrain-cuda.so" "$to/build/" && cp "$here/check.sh" "$to/" || exit 74
+        cp "$build/megatrain-worker" "$to/build/" && cp "$build/megatrain-cuda.so" "$to/lib/" &&
+        cp "$here/check.sh" "$to/" || exit 74
     # One case of each family; the test itself knows them.
     local families
     families=$(cd "$root" && "$build/tests/unit/stream/test_golden" --families) && [ -n "$families" ] || exit 74
@@ -39,13 +40,14 @@ pack() {
         mkdir "$to/tests/golden/$case" &&
             cp "$root/tests/golden/$case/"{config.json,model.safetensors,golden.safetensors} "$to/tests/golden/$case/" || exit 74
     done
-    find "$to/build" -type f -exec strip {} + 2>/dev/null
+    find "$to/build" "$to/lib" -type f -exec strip {} + 2>/dev/null
     # The C library is the machine's own, as are those of CUDA.
-    find "$to/build" -type f ! -name '*.so' -exec ldd {} + 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+    find "$to/build" -type f -exec ldd {} + 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
         grep -vE '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so|cuda|cublas' | while read -r library; do
         cp -L "$library" "$to/lib/"
     done
-    # What they need in turn is much (OpenBLAS, and all that curl draws in), and shrinks to a third.
+    # What they need in turn is much (OpenBLAS, and all that curl draws in), and shrinks to a third; the module with code
+    # for every GPU, to a fifth.
     # The C++ library of the machine, where it has one, is new enough for its own programs; ours is for those without.
     mkdir "$to/lib/last" && for library in "$to"/lib/libstdc++.so* "$to"/lib/libgcc_s.so*; do
         [ ! -e "$library" ] || mv "$library" "$to/lib/last/" || exit 74
@@ -73,6 +75,7 @@ trap 'rm -rf "$work"' EXIT
 if [ -f "$here/lib.tar.gz" ]; then
     root=$here build=$here/build
     tar -C "$work" -xzf "$here/lib.tar.gz" || exit 1
+    export MEGATRAIN_CUDA_MODULE=${MEGATRAIN_CUDA_MODULE:-$work/lib/megatrain-cuda.so}
     export LD_LIBRARY_PATH=$work/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     for folder in /usr/local/cuda/lib64 /usr/local/cuda-*/lib64; do
         [ ! -d "$folder" ] || LD_LIBRARY_PATH+=:$folder
