@@ -58,8 +58,9 @@ int mt_cuda_describe(int index, struct mt_cuda_device_description *description, 
     cudaError_t result = cudaGetDeviceProperties(&properties, index);
     if (result != cudaSuccess) {
         cudaGetLastError();
-        return mt_cuda_error(error, -ENODEV, MT_REASON_DEVICE, "cuda:%d does not answer: %s; %s", index,
-                             cudaGetErrorString(result), mt_cuda_advice(result));
+        const char *advice = mt_cuda_advice(result);
+        return mt_cuda_error(error, -ENODEV, MT_REASON_DEVICE, "cuda:%d does not answer: %s%s%s", index,
+                             cudaGetErrorString(result), *advice ? "; " : "", advice);
     }
     snprintf(description->id, sizeof description->id, "cuda:%d", index);
     snprintf(description->name, sizeof description->name, "%.*s", (int)sizeof description->name - 1,

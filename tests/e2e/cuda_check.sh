@@ -55,7 +55,7 @@ finds 'echo "========= Invalid __global__ write of size 4 bytes"; echo "========
     '\*\*FAILED\*\*: see its report' 1 && grep -q 'add_kernel' "$work/said" &&
     finds 'exit 3' '\*\*FAILED\*\* (3)' 1 &&
     finds 'echo "ok 1 - libraries_are_opened_and_counted_with_the_device"; sleep 30' \
-        'nothing reported in 6 s; left out: .*libraries_that_take_much_or_fail_are_told_at_the_start, who_waits' 0 \
+        'nothing reported in 6 s; left out: .*what_a_device_is_or_lacks_is_told_at_the_start, who_waits' 0 \
         MT_CHECK_SANITIZED_SECONDS=6 MT_CHECK_SLOWNESS=1
 say "what a sanitizer finds fails the checks, and what it had no time for is told" $? "$work/said"
 

@@ -1,5 +1,6 @@
 /* What the CUDA device owes beside right numbers ($MEGATRAIN_CUDA_MODULE, else the simulated one): what it
- * takes for itself is taken and counted when it opens, and whoever waits for it sleeps. */
+ * takes for itself is taken and counted when it opens, what is released is free again, each error says what
+ * can be done, and whoever waits for it sleeps. */
 #include "core/base/cleanup.h"
 #include "core/base/document.h"
 #include "core/base/time.h"
@@ -8,6 +9,7 @@
 #include "core/device/trace.h"
 #include "tests/unit/device/device_support.h"
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -121,7 +123,89 @@ static void a_trace_shows_what_the_device_takes_for_itself(void **state)
     }
 }
 
+static void device_memory_ends_at_its_limit(void **state)
+{
+    (void)state;
+    struct mt_device *device;
+    struct mt_device_info info, after;
+    struct mt_error error = {0};
+    void *all, *more;
+    int on_host;
+    mt_assert_ok(open_with_limit(512 * MIB, &device, &info, &error), &error);
+    for (int round = 0; round < 3; round++) {
+        mt_assert_ok(device->api->allocate(device, info.free_bytes, &all, &error), &error);
+        assert_int_equal((uintptr_t)all % 256, 0);
+        assert_int_equal(device->api->allocate(device, 1, &more, &error), -ENOMEM);
+        assert_int_equal(error.reason, MT_REASON_OUT_OF_MEMORY);
+        mt_assert_mentions(error.message, "1 B (1 bytes) were asked for");
+        mt_assert_mentions(error.message, "0 B are available of 512.0 MiB");
+        mt_assert_mentions(error.message, "memory.device_limit");
+        assert_null(more);
+        device->api->release(device, all);
+    }
+    assert_int_equal(device->api->allocate(device, SIZE_MAX - 10, &more, &error), -ENOMEM);
+    device->api->info(device, &after);
+    assert_int_equal(after.free_bytes, info.free_bytes);
+    device->api->release(device, NULL);
+    assert_string_equal(device->api->last_error(device), "");
+    device->api->release(device, &on_host);
+    mt_assert_mentions(device->api->last_error(device), "not the start of an allocated block");
+    mt_device_close(device);
+}
+
+/* Whether an address is part of this process's memory, and asked to be of huge pages. */
+static bool mapped(const char *address, bool *huge)
+{
+    char line[512];
+    bool here = false;
+    *huge = false;
+    FILE *file = fopen("/proc/self/smaps", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        unsigned long first, last;
+        if (sscanf(line, "%lx-%lx ", &first, &last) == 2)
+            here = first <= (uintptr_t)address && (uintptr_t)address < last;
+        else if (here && !strncmp(line, "VmFlags:", 8))
+            *huge = strstr(line, " hg") != NULL;
+    }
+    fclose(file);
+    return msync((void *)(uintptr_t)address, 1, MS_ASYNC) == 0;
+}
+
+static void host_memory_is_pinned_on_huge_pages_and_given_back(void **state)
+{
+    (void)state;
+    struct mt_device *device;
+    struct mt_device_info info;
+    struct mt_error error = {0};
+    const size_t sizes[] = {1, 4097, 5 * MIB + 1};
+    mt_assert_ok(open_with_limit(0, &device, &info, &error), &error);
+    for (size_t i = 0; i < 3; i++) {
+        void *memory;
+        bool pinned = false, huge;
+        mt_assert_ok(device->api->host_allocate(device, sizes[i], &memory, &pinned, &error), &error);
+        char *const first = memory, *const last = first + (sizes[i] - 1) / 4096 * 4096;
+        memset(memory, 1, sizes[i]);
+        if (module_or_skip()->simulated)
+            assert_true(pinned);
+        assert_true(mapped(last, &huge));
+        if (sizes[i] >= 2 * MIB) {
+            assert_int_equal((uintptr_t)memory % (2 * MIB), 0);
+            assert_true(huge || access("/sys/kernel/mm/transparent_hugepage", F_OK));
+        }
+        device->api->host_release(device, memory);
+        assert_false(mapped(first, &huge));
+        assert_false(mapped(last, &huge));
+    }
+    assert_string_equal(device->api->last_error(device), "");
+    device->api->host_release(device, &info);
+    mt_assert_mentions(device->api->last_error(device), "not the start of an allocated block");
+    mt_device_close(device);
+}
+
 /* ---- in a process of its own, with settings of the simulated device ---- */
+
+static const char *wanted; /* of a child */
 
 static int handles_take_more_than_planned(void)
 {
@@ -154,17 +238,53 @@ static int cublas_cannot_be_opened(void)
            !strstr(error.message, "opening cuBLAS failed") || !strstr(error.message, "found no memory");
 }
 
+static int an_error_says_what_to_do(void)
+{
+    struct mt_device *device;
+    struct mt_device_info info;
+    struct mt_error error = {0};
+    const bool said = open_with_limit(0, &device, &info, &error) == -ENODEV &&
+                      error.reason == MT_REASON_DEVICE &&
+                      strstr(error.message, "cuda:0 (Simulated CUDA device) cannot be used: ") &&
+                      strstr(error.message, wanted);
+    if (!said)
+        fprintf(stderr, "\"%s\" is not in: %s\n", wanted, error.message);
+    return !said;
+}
+
+static int what_is_said_of_a_device(void)
+{
+    struct mt_cuda_device_description d;
+    const struct mt_cuda_module *module = module_or_skip();
+    int devices = 0;
+    return module->count(&devices, NULL) || devices != 3 || module->describe(1, &d, NULL) ||
+           strcmp(d.id, "cuda:1") != 0 || d.capability != 80 || d.memory_bus_bits != 256 ||
+           !d.multiprocessors || strcmp(d.bus_id, "0000:02:00.0") != 0 || d.peers != 5 ||
+           d.total_bytes != (size_t)1 << 30 || d.unusable[0] || module->describe(3, &d, NULL) != -ENODEV;
+}
+
 static const struct {
     const char *name, *variable, *value;
     int (*run)(void);
+    const char *wanted;
 } children[] = {
-    {"more", "CUDASIM_LIBRARY_MEMORY", "40M", handles_take_more_than_planned},
-    {"small", "CUDASIM_LIBRARY_MEMORY", "40M", handles_do_not_fit},
-    {"failing", "CUDASIM_FAIL", "cublasCreate:1", cublas_cannot_be_opened},
-    {"full", "CUDASIM_LIBRARY_MEMORY", "2G", cublas_cannot_be_opened},
+    {"described", "CUDASIM_DEVICES", "3", what_is_said_of_a_device, NULL},
+    {"2", "CUDASIM_FAIL", "cudaSetDevice:1-:2", an_error_says_what_to_do, "end other programs that use it"},
+    {"46", "CUDASIM_FAIL", "cudaSetDevice:1-:46", an_error_says_what_to_do, "in exclusive use"},
+    {"209", "CUDASIM_FAIL", "cudaSetDevice:1-:209", an_error_says_what_to_do, "build with CUDA_ARCHS set"},
+    {"214", "CUDASIM_FAIL", "cudaSetDevice:1-:214", an_error_says_what_to_do, "the card is failing"},
+    {"700", "CUDASIM_FAIL", "cudaSetDevice:1-:700", an_error_says_what_to_do, "resumed from its last"},
+    {"702", "CUDASIM_FAIL", "cudaSetDevice:1-:702", an_error_says_what_to_do, "display's watchdog"},
+    {"719", "CUDASIM_FAIL", "cudaSetDevice:1-:719", an_error_says_what_to_do, "an Xid line"},
+    {"802", "CUDASIM_FAIL", "cudaSetDevice:1-:802", an_error_says_what_to_do, "nvidia-fabricmanager"},
+    {"803", "CUDASIM_FAIL", "cudaSetDevice:1-:803", an_error_says_what_to_do, "restart the machine"},
+    {"more", "CUDASIM_LIBRARY_MEMORY", "40M", handles_take_more_than_planned, NULL},
+    {"small", "CUDASIM_LIBRARY_MEMORY", "40M", handles_do_not_fit, NULL},
+    {"failing", "CUDASIM_FAIL", "cublasCreate:1", cublas_cannot_be_opened, NULL},
+    {"full", "CUDASIM_LIBRARY_MEMORY", "2G", cublas_cannot_be_opened, NULL},
 };
 
-static void libraries_that_take_much_or_fail_are_told_at_the_start(void **state)
+static void what_a_device_is_or_lacks_is_told_at_the_start(void **state)
 {
     (void)state;
     if (!module_or_skip()->simulated)
@@ -231,12 +351,16 @@ static void who_waits_leaves_its_core_to_others(void **state)
 int main(int argc, char **argv)
 {
     for (size_t i = 0; i < sizeof children / sizeof *children; i++)
-        if (argc > 1 && !strcmp(argv[1], children[i].name))
+        if (argc > 1 && !strcmp(argv[1], children[i].name)) {
+            wanted = children[i].wanted;
             return children[i].run();
+        }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(libraries_are_opened_and_counted_with_the_device),
         mt_test_in_folder(a_trace_shows_what_the_device_takes_for_itself),
-        cmocka_unit_test(libraries_that_take_much_or_fail_are_told_at_the_start),
+        cmocka_unit_test(device_memory_ends_at_its_limit),
+        cmocka_unit_test(host_memory_is_pinned_on_huge_pages_and_given_back),
+        cmocka_unit_test(what_a_device_is_or_lacks_is_told_at_the_start),
         cmocka_unit_test(who_waits_leaves_its_core_to_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
