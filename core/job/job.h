@@ -288,7 +288,8 @@ int mt_job_make_absolute(json_t *document, struct mt_error *error);
 char *mt_job_ollama_store(void);
 
 /* What a command's --model names: a path that is there, `ollama:NAME:TAG`, or Org/Model in ./models or this
- * user's hub cache; else the text as it is. malloc'd. Errors: MT_REASON_BAD_MODEL, MT_REASON_BAD_JOB. */
+ * user's hub cache; else the text as it is. Of a folder that holds one GGUF model and no config.json, that
+ * file. malloc'd. Errors: MT_REASON_BAD_MODEL, MT_REASON_BAD_JOB. */
 int mt_job_find_model(const char *text, char **path, struct mt_error *error);
 
 /* Folder of the Hugging Face hub cache of this user, from HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME or HOME;

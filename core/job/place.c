@@ -2,6 +2,7 @@
  * there. What is inside of them is for those who read them. */
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
+#include "core/job/model_folder.h"
 #include "core/job/ollama.h"
 #include "core/job/path.h"
 
@@ -56,7 +57,6 @@ static bool is_pickle(const char *name)
 static void check_model_folder(const struct place *place, const char *path)
 {
     bool config = false, weights = false, pickle = false;
-    mt_autofree char *gguf = mt_folder_first(path, ".gguf");
     DIR *entries = opendir(path);
     if (!entries) {
         mt_reader_error(place->reader, place->reason, place->pointer, NULL, "cannot read the folder %s: %s",
@@ -69,13 +69,11 @@ static void check_model_folder(const struct place *place, const char *path)
         pickle |= is_pickle(entry->d_name);
     }
     closedir(entries);
-    if (!config && gguf)
+    if (!config)
         mt_reader_error(place->reader, place->reason, place->pointer, NULL,
-                        "%s holds GGUF files, of which model.path names one: %s/%s, for instance", path, path,
-                        gguf);
-    else if (!config)
-        mt_reader_error(place->reader, place->reason, place->pointer, NULL,
-                        "%s holds no config.json; a model folder has one beside its safetensors files", path);
+                        "%s holds neither config.json nor a GGUF model; a model folder has config.json "
+                        "beside its safetensors files",
+                        path);
     else if (!weights)
         mt_reader_error(place->reader, place->reason, place->pointer, NULL,
                         "%s holds no .safetensors file%s%s", path, pickle ? ", only pickle files; " : "",
@@ -108,6 +106,21 @@ static void check_model_path(const struct place *place, const char *path)
                         path);
 }
 
+/* The one GGUF model of a folder in the folder's place; NULL after an error. A path's file must lie where
+ * paths may, a name's where its folder was found. */
+static const char *enter_folder(const struct place *place, const char *path, bool by_path)
+{
+    struct mt_error error = {0};
+    mt_autofree char *file = NULL;
+    if (mt_gguf_in_folder(path, &file, &error) < 0) {
+        mt_reader_error(place->reader, place->reason, place->pointer, NULL, "%s", error.message);
+        return NULL;
+    }
+    if (file && by_path)
+        return resolve(place, NULL, file);
+    return file ? mt_arena_strdup(place->reader->arena, file) : path;
+}
+
 bool mt_is_model_name(const char *name)
 {
     size_t slashes = 0;
@@ -130,7 +143,8 @@ static void place_model_name(struct mt_job_reader *reader)
     const struct place place = {
         .reader = reader, .pointer = mt_reader_origin(reader, "/model/name"), .reason = MT_REASON_BAD_MODEL};
     const char *path = NULL;
-    if (*name == '/' || *name == '.') {
+    const bool by_path = *name == '/' || *name == '.';
+    if (by_path) {
         path = resolve(&place, context->model_base, name); /* as transformers' from_pretrained takes it */
         if (!path)
             return;
@@ -143,6 +157,8 @@ static void place_model_name(struct mt_job_reader *reader)
         path = mt_model_locate(context, reader->arena, name);
     }
     if (path) {
+        if (context->purpose != MT_JOB_LOAD && !(path = enter_folder(&place, path, by_path)))
+            return;
         if (context->purpose != MT_JOB_LOAD)
             check_model_path(&place, path);
         mt_reader_put(reader, "/model/path", json_string(path));
@@ -230,7 +246,8 @@ static void place_model(struct mt_job_reader *reader)
                                     .pointer = mt_reader_origin(reader, "/model/path"),
                                     .reason = MT_REASON_BAD_MODEL};
         const char *path = resolve(&place, reader->context->model_base, given);
-        if (path && reader->context->purpose != MT_JOB_LOAD)
+        if (path && reader->context->purpose != MT_JOB_LOAD &&
+            (path = enter_folder(&place, path, true)) != NULL)
             check_model_path(&place, path);
         if (path)
             mt_reader_put(reader, "/model/path", json_string(path));

@@ -2,7 +2,9 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
+#include "core/formats/gguf.h"
 #include "core/job/job.h"
+#include "core/job/model_folder.h"
 #include "core/model/open.h"
 
 #include <dirent.h>
@@ -28,12 +30,31 @@ static bool is_folder(const char *path)
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-/* Of a GGUF file, or of the safetensors files of a folder. */
+static json_int_t file_bytes(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 ? (json_int_t)status.st_size : 0;
+}
+
+/* Of all files of a GGUF model; of the named one where it cannot be read. */
+static json_int_t gguf_bytes(const char *path)
+{
+    struct mt_gguf *file;
+    json_int_t bytes = 0;
+    if (mt_gguf_open(path, &file, NULL) < 0)
+        return file_bytes(path);
+    for (size_t i = 0; i < mt_gguf_num_parts(file); i++)
+        bytes += file_bytes(mt_gguf_part_path(file, i));
+    mt_gguf_close(file);
+    return bytes;
+}
+
+/* Of a GGUF model, or of the safetensors files of a folder. */
 static json_int_t weight_bytes(const char *path, bool folder)
 {
     struct stat status;
     if (!folder)
-        return stat(path, &status) == 0 ? (json_int_t)status.st_size : 0;
+        return gguf_bytes(path);
     json_int_t bytes = 0;
     DIR *entries = opendir(path);
     for (struct dirent *entry; entries && (entry = readdir(entries)) != NULL;)
@@ -45,28 +66,30 @@ static json_int_t weight_bytes(const char *path, bool folder)
     return bytes;
 }
 
-static void add(struct search *search, const char *id, const char *path)
+/* `found` is 0, or what was wrong with the place already, with its sentence in `problem`. */
+static void add(struct search *search, const char *id, const char *path, int found,
+                const struct mt_error *problem)
 {
     if (json_array_size(search->found) >= search->most) {
         search->more = true;
         return;
     }
-    struct mt_error error = {0};
+    struct mt_error error = found < 0 ? *problem : (struct mt_error){0};
     struct mt_model *model = NULL;
     mt_autojson json_t *config = NULL;
     const bool folder = is_folder(path);
-    int r = mt_model_read_config(path, &config, &error);
+    int r = found < 0 ? found : mt_model_read_config(path, &config, &error);
     if (r == 0)
         r = mt_model_from_config(config, &model, &error);
-    const json_int_t bytes = weight_bytes(path, folder);
+    const json_int_t bytes = found < 0 ? 0 : weight_bytes(path, folder);
     if (r == 0 && bytes == 0)
         r = mt_error_set(&error, -ENOENT, MT_REASON_BAD_MODEL, "%s holds no .safetensors file", path);
     const char *type = json_string_value(json_object_get(config, "model_type"));
     json_t *one =
         json_pack("{s:s, s:s, s:s, s:s, s:s?, s:o, s:I, s:b, s:s?}", "id", id, "path", path, "source",
-                  search->source, "format", folder ? "huggingface" : "gguf", "model_type", type, "parameters",
-                  model ? json_integer((json_int_t)model->total_count) : json_null(), "bytes", bytes,
-                  "usable", r == 0, "reason", r < 0 ? error.message : NULL);
+                  search->source, "format", folder && found == 0 ? "huggingface" : "gguf", "model_type", type,
+                  "parameters", model ? json_integer((json_int_t)model->total_count) : json_null(), "bytes",
+                  bytes, "usable", r == 0, "reason", r < 0 ? error.message : NULL);
     mt_model_free(model);
     search->no_memory = search->no_memory || r == -ENOMEM || json_array_append_new(search->found, one) < 0;
 }
@@ -118,11 +141,11 @@ static void visit_models(struct search *search, const char *path, const char *id
     mt_autofree char *config = mt_path_join(path, "config.json");
     if (is_folder(path)) {
         if (config && mt_path_exists(config))
-            add(search, id, path);
+            add(search, id, path, 0, NULL);
         else if (depth < FOLDER_DEPTH)
             each_entry(search, path, id, depth + 1, visit_models);
-    } else if (mt_path_ends_with(path, ".gguf")) {
-        add(search, id, path);
+    } else if (mt_gguf_starts_model(strrchr(path, '/') + 1)) {
+        add(search, id, path, 0, NULL);
     }
 }
 
@@ -140,13 +163,16 @@ static void visit_cache(struct search *search, const char *path, const char *id,
     }
     struct mt_error error = {0};
     mt_autofree char *snapshot = NULL, *config = NULL;
-    if (name && mt_job_find_model(name, &snapshot, &error) == 0)
+    const int r = name ? mt_job_find_model(name, &snapshot, &error) : -ENOMEM;
+    if (r == 0)
         config = mt_path_join(snapshot, "config.json");
-    search->no_memory = search->no_memory || !name || error.code == -ENOMEM;
+    search->no_memory = search->no_memory || r == -ENOMEM;
+    if (r < 0 && r != -ENOMEM && !is_listed(search, name))
+        add(search, name, path, r, &error); /* several GGUF models: jobs name one by its path */
     /* A tokenizer alone is no model; what a job would find elsewhere first stands there already. */
-    if (config && mt_path_exists(config) && strncmp(snapshot, path, strlen(path)) == 0 &&
-        !is_listed(search, name))
-        add(search, name, snapshot);
+    else if (config && (mt_path_exists(config) || !is_folder(snapshot)) &&
+             strncmp(snapshot, path, strlen(path)) == 0 && !is_listed(search, name))
+        add(search, name, snapshot, 0, NULL);
 }
 
 static void visit_ollama(struct search *search, const char *path, const char *id, unsigned depth)
@@ -158,17 +184,20 @@ static void visit_ollama(struct search *search, const char *path, const char *id
     }
     if (depth != OLLAMA_DEPTH)
         return;
-    static const char usual[] = "registry.ollama.ai/library/";
-    const char *name = strncmp(id, usual, sizeof usual - 1) == 0 ? id + sizeof usual - 1 : id;
+    static const char host[] = "registry.ollama.ai/", space[] = "library/"; /* as Ollama says them: not */
+    const bool usual = strncmp(id, host, sizeof host - 1) == 0;
+    const char *name = usual ? id + sizeof host - 1 : id;
+    if (usual && strncmp(name, space, sizeof space - 1) == 0)
+        name += sizeof space - 1;
     mt_autofree char *file = NULL;
     char said[1024];
     const char *tag = strrchr(name, '/');
     struct mt_error error = {0};
-    if (tag &&
-        (size_t)snprintf(said, sizeof said, "ollama:%.*s:%s", (int)(tag - name), name, tag + 1) <
-            sizeof said &&
-        mt_job_find_model(said, &file, &error) == 0)
-        add(search, said, file);
+    if (!tag || (size_t)snprintf(said, sizeof said, "ollama:%.*s:%s", (int)(tag - name), name, tag + 1) >=
+                    sizeof said)
+        return;
+    const int r = mt_job_find_model(said, &file, &error);
+    add(search, said, file ? file : path, r, &error);
 }
 
 int mt_models_on_disk(const char *models_folder, size_t most, json_t **list, struct mt_error *error)

@@ -232,6 +232,12 @@ static bool holds_tokenizer(const char *folder)
     return holds;
 }
 
+static bool holds_model(const char *folder)
+{
+    return exists_in(folder, "config.json") || exists_in(folder, "model.safetensors") ||
+           exists_in(folder, "model.safetensors.index.json") || holds_tokenizer(folder);
+}
+
 /* Why a file can't be read; data is told from damaged models. */
 static int refuse_file(const char *path, int result, const struct mt_error *problem, struct mt_error *error)
 {
@@ -277,6 +283,11 @@ int mt_inspect(const char *path, json_t **result, struct mt_error *error)
         return mt_error_set_errno(error, errno == ENOENT ? MT_REASON_BAD_MODEL : MT_REASON_IO,
                                   "cannot open %s", path);
     const bool is_folder = S_ISDIR(status.st_mode), is_gguf = mt_gguf_is(path);
+    if (is_folder && !holds_model(path))
+        return mt_error_set(error, -ENOENT, MT_REASON_BAD_MODEL,
+                            "%s holds no model: neither config.json nor model.safetensors nor a GGUF file; "
+                            "name the folder or file below it that is one",
+                            path);
     mt_autojson json_t *report =
         json_pack("{s:s, s:s, s:n, s:n, s:n, s:n, s:n, s:[], s:{}, s:{}, s:[], s:[]}", "path", path, "kind",
                   is_folder ? "folder"

@@ -89,12 +89,19 @@ def a_folder_without_a_tokenizer_says_so():
 
 
 @case
-def a_folder_of_gguf_files_says_how_one_is_named():
+def the_one_gguf_model_of_a_folder_is_shown_and_of_several_all_are_named():
+    """A folder as LM Studio and the hub lay it."""
     with Folder() as folder:
-        os.mkdir(folder / "model")
-        for name in ("b.gguf", "a.gguf"):
-            shutil.copy(os.path.join(GOLDEN, "gguf/qwen3.gguf"), folder / f"model/{name}")
-        assert any("model/a.gguf, for instance" in problem for problem in inspect(folder, "model", code=65)["problems"])
+        os.makedirs(folder / "Org/Model-GGUF")
+        golden = os.path.join(GOLDEN, "gguf/qwen3.gguf")
+        shutil.copy(golden, folder / "Org/Model-GGUF/b.gguf")
+        shown = inspect(folder, "Org/Model-GGUF", code=65)
+        equal((shown["kind"], shown["path"], shown["model"]["model_type"]), ("gguf", "Org/Model-GGUF/b.gguf", "qwen3"))
+        shutil.copy(golden, folder / "Org/Model-GGUF/a.gguf")
+        folder.run("inspect", "Org/Model-GGUF", code=65, says=["holds 2 GGUF models", "there are a.gguf, b.gguf"])
+        folder.run("inspect", "Org", code=65, says=["Org holds no model"])
+        os.makedirs(folder / "models--Org--Name/snapshots/abc")
+        folder.run("inspect", "models--Org--Name", code=65, says=["say Org/Name instead"])
 
 
 @case

@@ -46,13 +46,23 @@ def models_of_the_folder_the_hub_cache_and_ollama_are_listed_and_jobs_find_them(
             folder.write(f"ollama/blobs/sha256-{DIGEST}", b"GGUF" + bytes(20))
             folder.write("ollama/manifests/registry.ollama.ai/library/tiny/latest", json.dumps({"layers": [
                 {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{DIGEST}"}]}))
+            folder.write("ollama/manifests/registry.ollama.ai/someone/adapted/latest", json.dumps({"layers": [
+                {"mediaType": "application/vnd.ollama.image.adapter", "digest": f"sha256:{DIGEST}"}]}))
+            for name in ("packed-00001-of-00002.gguf", "packed-00002-of-00002.gguf", "mmproj-packed.gguf"):
+                folder.write(f"hub/models--Hub--packed/snapshots/abc/{name}", b"GGUF" + bytes(20))
+            for name in ("a.gguf", "b.gguf"):
+                folder.write(f"hub/models--Hub--several/snapshots/abc/{name}", b"GGUF" + bytes(20))
             status, found = daemon.ask("GET", "/models")
             equal((status, found["has_more"]), (200, False))
             by_id = {one["id"]: one for one in found["data"]}
             equal([(one["id"], one["source"], one["format"], one["usable"]) for one in found["data"]],
                   [("Org/Tiny", "models", "huggingface", True), ("files/broken.gguf", "models", "gguf", False),
                    ("odd", "models", "huggingface", False), ("plain", "models", "huggingface", False),
-                   ("Hub/Tiny", "hub_cache", "huggingface", True), ("ollama:tiny:latest", "ollama", "gguf", False)])
+                   ("Hub/Tiny", "hub_cache", "huggingface", True), ("Hub/packed", "hub_cache", "gguf", False),
+                   ("Hub/several", "hub_cache", "gguf", False), ("ollama:tiny:latest", "ollama", "gguf", False),
+                   ("ollama:someone/adapted:latest", "ollama", "gguf", False)])
+            assert "holds 2 GGUF models" in by_id["Hub/several"]["reason"], by_id["Hub/several"]
+            assert "adapter is not supported" in by_id["ollama:someone/adapted:latest"]["reason"], by_id
             with open(os.path.join(model, "config.json")) as file:
                 config = json.load(file)
             tiny_one = by_id["Org/Tiny"]

@@ -234,7 +234,8 @@ static void a_model_folder_is_looked_into(void **state)
     char text[2048];
     make_folder(mt_test_path(state, "model"));
     mt_assert_mentions(model_error_of("path", mt_test_path(state, "absent"), NULL, text), "No such file");
-    mt_assert_mentions(model_error_of("path", mt_test_path(state, "model"), NULL, text), "no config.json");
+    mt_assert_mentions(model_error_of("path", mt_test_path(state, "model"), NULL, text),
+                       "neither config.json");
     write_text(mt_test_path(state, "model/config.json"), "{}");
     write_text(mt_test_path(state, "model/pytorch_model.bin"), "x");
     mt_assert_mentions(model_error_of("path", mt_test_path(state, "model"), NULL, text),
@@ -247,6 +248,43 @@ static void a_model_folder_is_looked_into(void **state)
     mt_assert_mentions(model_error_of("path", mt_test_path(state, "model.gguf"), NULL, text), "no GGUF file");
     write_text(mt_test_path(state, "model.gguf"), "GGUF");
     mt_assert_mentions(model_error_of("path", mt_test_path(state, "model.gguf"), NULL, text), "good: ");
+}
+
+static void the_one_gguf_model_of_a_folder_stands_for_it(void **state)
+{
+    char text[2048];
+    const char *folder = mt_test_path(state, "studio");
+    make_folder(folder);
+    mt_assert_mentions(model_error_of("path", folder, NULL, text), "neither config.json nor a GGUF model");
+    write_text(mt_test_path(state, "studio/mmproj-tiny-f16.gguf"), "GGUF");
+    write_text(mt_test_path(state, "studio/.hidden.gguf"), "GGUF");
+    mt_assert_mentions(model_error_of("path", folder, NULL, text), "neither config.json nor a GGUF model");
+    write_text(mt_test_path(state, "studio/tiny-00001-of-00002.gguf"), "GGUF");
+    write_text(mt_test_path(state, "studio/tiny-00002-of-00002.gguf"), "GGUF");
+    mt_assert_mentions(model_error_of("path", folder, NULL, text), "good: ");
+    mt_assert_mentions(text, "/studio/tiny-00001-of-00002.gguf");
+    write_text(mt_test_path(state, "studio/B.gguf"), "GGUF");
+    mt_assert_mentions(model_error_of("path", folder, NULL, text), "holds 2 GGUF models");
+    mt_assert_mentions(text, "there are B.gguf, tiny-00001-of-00002.gguf");
+    write_text(mt_test_path(state, "studio/config.json"), "{}"); /* a model folder, whatever else it holds */
+    mt_assert_mentions(model_error_of("path", folder, NULL, text), "no .safetensors file");
+}
+
+static void a_gguf_model_of_a_folder_leads_not_out_of_the_roots(void **state)
+{
+    const struct mt_job_context context = confined(state);
+    struct mt_job_errors errors = {0};
+    struct mt_job *job = NULL;
+    mt_autojson json_t *document = mt_test_job_document("a.txt", "");
+    make_folder(mt_test_path(state, "state/models/linked"));
+    write_text(mt_test_path(state, "outside/secret.gguf"), "GGUF");
+    assert_int_equal(symlink(mt_test_path(state, "outside/secret.gguf"),
+                             mt_test_path(state, "state/models/linked/tiny.gguf")),
+                     0);
+    json_object_set_new(document, "model", json_pack("{s:s}", "path", "linked"));
+    assert_int_equal(mt_job_parse(document, &context, &job, &errors), -EINVAL);
+    mt_assert_mentions(errors.items[0].detail, "outside of the folders");
+    mt_job_errors_free(&errors);
 }
 
 #define DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -302,6 +340,13 @@ static void a_model_name_is_found_in_the_hub_cache(void **state)
     write_text(mt_test_path(state, "hub/models--Org--Tiny/snapshots/abc123/model.safetensors"), "x");
     mt_assert_mentions(model_error_of("name", "Org/Tiny", cache, text), "good: ");
     mt_assert_mentions(text, "/snapshots/abc123");
+    make_folder(mt_test_path(state, "hub/models--Org--Packed/snapshots/abc123"));
+    write_text(mt_test_path(state, "hub/blob"), "GGUF");
+    assert_int_equal(symlink(mt_test_path(state, "hub/blob"),
+                             mt_test_path(state, "hub/models--Org--Packed/snapshots/abc123/packed.gguf")),
+                     0);
+    mt_assert_mentions(model_error_of("name", "Org/Packed", cache, text), "good: ");
+    mt_assert_mentions(text, "/snapshots/abc123/packed.gguf");
     mt_assert_mentions(model_error_of("name", "Org/Other", cache, text), "hf download Org/Other");
     mt_assert_mentions(model_error_of("name", "Org/../../etc", cache, text), "not the name of a model");
     mt_assert_mentions(model_error_of("name", "Org/Tiny; rm -rf /", cache, text), "not the name of a model");
@@ -361,6 +406,8 @@ int main(void)
         mt_test_in_folder(on_the_command_line_paths_are_relative_to_the_current_folder),
         mt_test_in_folder(empty_data_is_said_to_be_empty),
         mt_test_in_folder(a_model_folder_is_looked_into),
+        mt_test_in_folder(the_one_gguf_model_of_a_folder_stands_for_it),
+        mt_test_in_folder(a_gguf_model_of_a_folder_leads_not_out_of_the_roots),
         mt_test_in_folder(a_model_name_is_found_in_the_hub_cache),
         mt_test_in_folder(an_ollama_model_is_found_by_its_manifest),
         mt_test_in_folder(unknown_data_sets_name_the_known_ones),
