@@ -15,21 +15,26 @@
 /* "-00002-of-00003.gguf" */
 #define PART_BYTES 20
 
-bool mt_gguf_starts_model(const char *name)
+bool mt_gguf_names_part(const char *name)
 {
     static const char part[] = "-#####-of-#####.gguf";
     const size_t bytes = strlen(name);
+    if (bytes <= PART_BYTES)
+        return false;
+    const char *end = name + bytes - PART_BYTES;
+    for (size_t i = 0; i < PART_BYTES; i++)
+        if (part[i] == '#' ? !isdigit((unsigned char)end[i]) : tolower((unsigned char)end[i]) != part[i])
+            return false;
+    return true;
+}
+
+bool mt_gguf_starts_model(const char *name)
+{
     if (!mt_path_ends_with(name, ".gguf") || *name == '.')
         return false;
     if (strncasecmp(name, "mmproj", 6) == 0)
         return false; /* the part of a vision model that sees, in a file of its own */
-    if (bytes <= PART_BYTES)
-        return true;
-    const char *end = name + bytes - PART_BYTES;
-    for (size_t i = 0; i < PART_BYTES; i++)
-        if (part[i] == '#' ? !isdigit((unsigned char)end[i]) : tolower((unsigned char)end[i]) != part[i])
-            return true;
-    return strncmp(end + 1, "00001", 5) == 0;
+    return !mt_gguf_names_part(name) || strncmp(name + strlen(name) - PART_BYTES + 1, "00001", 5) == 0;
 }
 
 static int starts_model(const struct dirent *entry)

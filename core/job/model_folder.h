@@ -7,6 +7,9 @@
 
 #include <stdbool.h>
 
+/* Whether a file of this name is one of several that hold a model (NAME-00002-of-00003.gguf). */
+bool mt_gguf_names_part(const char *name);
+
 /* Whether a file of this name is a GGUF model by itself: the first of a model in several files, and no
  * later one; no projector (mmproj-*) and no hidden file. */
 bool mt_gguf_starts_model(const char *name);

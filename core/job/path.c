@@ -2,6 +2,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
+#include "core/job/model_folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -90,6 +91,15 @@ static bool really_inside_any(const struct mt_job_context *context, const char *
     return false;
 }
 
+/* The real folder, and the name in it; NULL: out of memory. */
+static const char *with_own_name(struct mt_arena *arena, const char *path)
+{
+    const char *name = strrchr(path, '/') + 1; /* it is absolute */
+    const char *folder = mt_arena_strndup(arena, path, (size_t)(name - path));
+    mt_autofree char *real = folder ? realpath(folder, NULL) : NULL;
+    return real ? mt_arena_printf(arena, "%s/%s", strcmp(real, "/") == 0 ? "" : real, name) : NULL;
+}
+
 enum mt_path_state mt_path_resolve(const struct mt_job_context *context, struct mt_arena *arena,
                                    const char *base, const char *text, const char **path,
                                    const char **reason_text)
@@ -109,7 +119,8 @@ enum mt_path_state mt_path_resolve(const struct mt_job_context *context, struct 
     if (context->confined) {
         if (!really_inside_any(context, real))
             return MT_PATH_OUTSIDE;
-        *path = mt_arena_strdup(arena, real);
+        const char *kept = mt_gguf_names_part(*path) ? with_own_name(arena, *path) : NULL;
+        *path = kept && really_inside_any(context, kept) ? kept : mt_arena_strdup(arena, real);
     }
     return MT_PATH_GOOD;
 }

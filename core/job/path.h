@@ -17,7 +17,8 @@ enum mt_path_state {
 };
 
 /* Resolves a path of a job by the context's rules: `*path` is absolute, and free of links when the job is
- * confined. `*reason_text` says what the system said of a missing one. */
+ * confined, but for the name of a part of a GGUF model, by which the others are found: in the hub's cache it
+ * is a link. `*reason_text` says what the system said of a missing one. */
 enum mt_path_state mt_path_resolve(const struct mt_job_context *context, struct mt_arena *arena,
                                    const char *base, const char *text, const char **path,
                                    const char **reason_text);

@@ -291,6 +291,37 @@ static void a_gguf_model_of_a_folder_leads_not_out_of_the_roots(void **state)
 #define MODEL_LAYER                                                                                          \
     "{\"mediaType\": \"application/vnd.ollama.image.model\", \"digest\": \"sha256:" DIGITS "\"}"
 
+/* As the hub's cache has them: the names, by which the parts find one another, are links. */
+static void a_part_of_a_gguf_model_keeps_its_name_over_the_api(void **state)
+{
+    const struct mt_job_context context = confined(state);
+    mt_autojson json_t *document = mt_test_job_document("a.txt", "");
+    const char *part = mt_test_path(state, "state/models/snapshots/1/m-00001-of-00002.gguf");
+    make_folder(mt_test_path(state, "state/models/blobs"));
+    make_folder(mt_test_path(state, "state/models/snapshots/1"));
+    write_text(mt_test_path(state, "state/models/blobs/0a"), "GGUF and more");
+    write_text(mt_test_path(state, "outside/0b"), "GGUF and more");
+    assert_int_equal(symlink("../../blobs/0a", part), 0);
+    assert_int_equal(symlink("snapshots/1", mt_test_path(state, "state/models/newest")), 0);
+    mt_autofree char *folder = realpath(mt_test_path(state, "state/models/snapshots/1"), NULL);
+    mt_autofree char *expected = mt_path_join(folder, "m-00001-of-00002.gguf");
+    static const char *const given[] = {"snapshots/1/m-00001-of-00002.gguf", "newest/m-00001-of-00002.gguf"};
+    for (size_t i = 0; i < 2; i++) {
+        mt_autojson json_t *model = json_pack("{s:s}", "path", given[i]);
+        json_object_set(document, "model", model);
+        struct mt_job *job = mt_test_job_parse(document, &context);
+        assert_string_equal(job->model.path, expected);
+        mt_job_free(job);
+    }
+    assert_int_equal(unlink(part), 0);
+    assert_int_equal(symlink(mt_test_path(state, "outside/0b"), part), 0);
+    struct mt_job_errors errors = {0};
+    struct mt_job *job = NULL;
+    assert_true(mt_job_parse(document, &context, &job, &errors) < 0);
+    mt_assert_mentions(errors.items[0].detail, "is outside of the folders that jobs may name");
+    mt_job_errors_free(&errors);
+}
+
 static void an_ollama_model_is_found_by_its_manifest(void **state)
 {
     char text[2048];
@@ -409,6 +440,7 @@ int main(void)
         mt_test_in_folder(the_one_gguf_model_of_a_folder_stands_for_it),
         mt_test_in_folder(a_gguf_model_of_a_folder_leads_not_out_of_the_roots),
         mt_test_in_folder(a_model_name_is_found_in_the_hub_cache),
+        mt_test_in_folder(a_part_of_a_gguf_model_keeps_its_name_over_the_api),
         mt_test_in_folder(an_ollama_model_is_found_by_its_manifest),
         mt_test_in_folder(unknown_data_sets_name_the_known_ones),
         mt_test_in_folder(a_registry_may_begin_with_a_byte_order_mark),
