@@ -99,6 +99,7 @@ struct mt_dataset_stats {
     size_t train_samples, val_samples;
     size_t train_sequences, val_sequences; /* packs when packing, else samples */
     size_t truncated;                      /* rows whose end was cut off */
+    size_t tools_unwritten;                /* kept conversations with tools that the template passes over */
     size_t windowed;                       /* documents cut into windows */
     size_t dropped[MT_NUM_DROPS];
     size_t dropped_rows[MT_NUM_DROPS][MT_DROP_ROWS];   /* the first ones; row numbers count from 0 through all

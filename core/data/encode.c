@@ -65,6 +65,7 @@ static int encode_chat(const struct mt_dataset_options *options, const struct mt
     if (!options->chat)
         return mt_error_set(encoded->error, -EINVAL, MT_REASON_INTERNAL,
                             "the rows are conversations, and no chat template was given");
+    encoded->tools_unwritten = mt_chat_passes_over_tools(options->chat, conversation->chat);
     int r = mt_chat_encode_json(options->chat, options->tokenizer, conversation->chat, false, &encoded->ids,
                                 &encoded->learned, encoded->error);
     if (r < 0 && encoded->error->reason == MT_REASON_BAD_DATA)

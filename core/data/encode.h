@@ -12,6 +12,7 @@ struct mt_encoded {
     enum mt_row_kind kind;
     struct mt_ids ids;
     struct mt_ids learned;  /* an entry an id, 1 learned; empty where all is learned */
+    bool tools_unwritten;   /* it has tools or calls of them, and the template has no place for any */
     enum mt_drop drop;      /* with 1 as the result */
     struct mt_error *error; /* borrowed; filled in with a drop and an error */
 };

@@ -162,6 +162,7 @@ static int store_conversation(struct ingest *ingest, const struct job *job, size
         return 0;
     }
     stats->truncated += overlong;
+    stats->tools_unwritten += encoded->tools_unwritten;
     const uint64_t first = samples->num_tokens;
     const int32_t *ids = encoded->ids.data, *learned = encoded->learned.count ? encoded->learned.data : NULL;
     int r = mt_samples_add_tokens(samples, ids, learned, count, error);

@@ -65,13 +65,14 @@ static json_t *lengths_json(const struct mt_dataset_stats *stats)
 json_t *mt_dataset_stats_json(const struct mt_dataset *dataset)
 {
     const struct mt_dataset_stats *stats = &dataset->stats;
-    return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:o}",
+    return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:o}",
                      "complete", !stats->more_rows, "files", (json_int_t)stats->files, "skipped_files",
                      (json_int_t)stats->skipped_files, "rows", (json_int_t)stats->rows, "samples",
                      (json_int_t)stats->samples, "train_samples", (json_int_t)stats->train_samples,
                      "val_samples", (json_int_t)stats->val_samples, "train_sequences",
                      (json_int_t)stats->train_sequences, "val_sequences", (json_int_t)stats->val_sequences,
-                     "dropped", dropped_json(stats), "truncated", (json_int_t)stats->truncated, "windowed",
+                     "dropped", dropped_json(stats), "truncated", (json_int_t)stats->truncated,
+                     "tools_unwritten", (json_int_t)stats->tools_unwritten, "windowed",
                      (json_int_t)stats->windowed, "tokens", (json_int_t)stats->tokens, "target_tokens",
                      (json_int_t)stats->target_tokens, "lengths", lengths_json(stats));
 }

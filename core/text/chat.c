@@ -71,6 +71,18 @@ const char *mt_chat_name(const struct mt_chat *chat)
     return chat->name;
 }
 
+bool mt_chat_passes_over_tools(const struct mt_chat *chat, const json_t *conversation)
+{
+    if (!chat->template || mt_template_knows_tools(chat->template))
+        return false;
+    const json_t *messages =
+        json_is_array(conversation) ? conversation : json_object_get(conversation, "messages");
+    bool found = json_array_size(json_object_get(conversation, "tools")) > 0;
+    for (size_t i = 0; !found && i < json_array_size(messages); i++)
+        found = json_array_size(json_object_get(json_array_get(messages, i), "tool_calls")) > 0;
+    return found;
+}
+
 const char *mt_chat_fingerprint(const struct mt_chat *chat)
 {
     return chat->template ? mt_template_fingerprint(chat->template) : ALPACA_FINGERPRINT;

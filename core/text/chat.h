@@ -34,6 +34,9 @@ struct mt_chat;
 int mt_chat_open(const char *name, const char *model_folder, struct mt_chat **chat, struct mt_error *error);
 void mt_chat_free(struct mt_chat *chat); /* NULL is fine */
 const char *mt_chat_name(const struct mt_chat *chat);
+/* Whether the conversation (as mt_chat_render_json takes it) has tools or calls of them, and the template
+ * passes over them in silence: it neither writes nor refuses any. */
+bool mt_chat_passes_over_tools(const struct mt_chat *chat, const json_t *conversation);
 /* Identifies the rendering: name, version and text of the template. */
 const char *mt_chat_fingerprint(const struct mt_chat *chat);
 

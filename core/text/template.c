@@ -99,6 +99,13 @@ static int fingerprint(struct mt_template *template, const json_t *usual, const 
     return 0;
 }
 
+/* What writes tools or calls has to name them. */
+static bool names_tools(const json_t *source)
+{
+    const char *text = source ? json_string_value(source) : "";
+    return strstr(text, "tools") || strstr(text, "tool_calls");
+}
+
 /* Parses the sources (`with_tools` may be NULL). */
 static int make(const json_t *usual, const json_t *with_tools, const char *name, const json_t *special_tokens,
                 struct mt_template **result, struct mt_error *error)
@@ -122,6 +129,7 @@ static int make(const json_t *usual, const json_t *with_tools, const char *name,
     template->text_arguments = mt_template_wants_text(template->usual, template->special_tokens);
     template->text_arguments_with_tools =
         template->with_tools &&mt_template_wants_text(template->with_tools, template->special_tokens);
+    template->knows_tools = names_tools(usual) || names_tools(with_tools);
     *result = template;
     return 0;
 }
@@ -262,6 +270,11 @@ int mt_template_named(const char *name, const char *folder, struct mt_template *
     if (r == 0 && folder)
         r = load_special_tokens(folder, config, tokens, error);
     return r == 0 ? make(text, NULL, name, tokens, template, error) : r;
+}
+
+bool mt_template_knows_tools(const struct mt_template *template)
+{
+    return template->knows_tools;
 }
 
 const char *mt_template_fingerprint(const struct mt_template *template)

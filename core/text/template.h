@@ -40,6 +40,10 @@ void mt_template_free(struct mt_template *template); /* NULL is fine */
 /* SHA-256 (hexadecimal) of all that determines what it renders, but the date. */
 const char *mt_template_fingerprint(const struct mt_template *template);
 
+/* Whether it names tools or calls of tools anywhere; one that does not passes over those of a conversation in
+ * silence. */
+bool mt_template_knows_tools(const struct mt_template *template);
+
 /* `conversation` is a list of messages as OpenAI's API has them, or an object with `messages` and, if wanted,
  * `tools`, `documents` and any other variable of the template. As in transformers, null members of a message
  * are as if absent, and reasoning is found by templates under each of its names. Tool-call arguments may be a

@@ -11,6 +11,7 @@ struct mt_template {
     json_t *special_tokens;
     /* Whether tool-call arguments are wanted as a JSON text; else as an object. */
     bool text_arguments, text_arguments_with_tools;
+    bool knows_tools;
     char fingerprint[65];
 };
 

@@ -100,6 +100,13 @@ static void describe_data(struct trainer *trainer)
         "learned; %zu truncated",
         stats->rows, stats->samples, stats->train_samples, stats->train_sequences, stats->val_samples,
         (unsigned long long)stats->tokens, (unsigned long long)stats->target_tokens, stats->truncated);
+    if (stats->tools_unwritten > 0)
+        mt_trainer_log(
+            trainer, LOG_WARNING,
+            "data: %zu conversations have tools or calls of them, which the model's chat template "
+            "does not write: the model sees and learns nothing of them; take a model whose template "
+            "knows tools",
+            stats->tools_unwritten);
     for (int reason = 0; reason < MT_NUM_DROPS; reason++) {
         const char *why = stats->dropped_why[reason];
         if (stats->dropped[reason] > 0)

@@ -239,6 +239,10 @@ static void print(const json_t *document, bool colour)
            number(document, "tokens"), number(document, "target_tokens"));
     if (number(document, "truncated"))
         printf("truncated  %" JSON_INTEGER_FORMAT " (dataset.max_seq_len)\n", number(document, "truncated"));
+    if (number(document, "tools_unwritten"))
+        printf("tools      %" JSON_INTEGER_FORMAT " conversations have tools or calls of them, which the "
+               "template does not write:\n           the model sees and learns nothing of them\n",
+               number(document, "tools_unwritten"));
     if (number(document, "windowed"))
         printf("windows    %" JSON_INTEGER_FORMAT " documents are longer than dataset.max_seq_len\n",
                number(document, "windowed"));

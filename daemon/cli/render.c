@@ -160,6 +160,8 @@ int mt_cli_render(int argc, char **argv)
         r = mt_chat_open(request.template, request.model, &chat, &error);
     if (r == 0)
         r = read_conversation(&conversation, &error);
+    if (r == 0 && mt_chat_passes_over_tools(chat, conversation))
+        mt_cli_complain("warning: the chat template does not write tools or calls of them");
     if (r == 0)
         r = request.tokens ? print_tokens(&request, chat, conversation, &error)
                            : print_text(&request, chat, conversation, &error);

@@ -77,6 +77,32 @@ def the_number_of_samples_and_of_rows_is_bounded_as_asked():
 
 
 @case
+def tools_that_the_model_s_template_passes_over_are_told():
+    shutil.copytree(folder / "run/checkpoints/final", folder / "plain")
+    for name in ("chat_template.jinja", "tokenizer_config.json"):
+        if os.path.exists(folder / f"plain/{name}"):
+            os.unlink(folder / f"plain/{name}")
+    plain = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+    call = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+    user, answer = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
+    conversations = [{"messages": [user, answer]}, {"messages": [user, answer], "tools": [{"name": "f"}]},
+                     {"messages": [user, call, {"role": "tool", "content": "1"}, answer]}]
+    write_rows(folder / "tools.jsonl", conversations)
+    for template, unwritten in ((plain, 2), ("{{ tools }}" + plain, 0)):
+        folder.write("plain/chat_template.jinja", template)
+        document = {**job("tools.jsonl"), "model": {"path": folder / "plain"}}
+        del document["dataset"]["template"]
+        equal(look(document)["tools_unwritten"], unwritten)
+        said = folder.run("data", folder.job(document), "--show", "0")
+        equal("2 conversations have tools" in said, unwritten == 2)
+        folder.write("chat.json", json.dumps(conversations[1]))
+        with open(folder / "chat.json", "rb") as chat:
+            done = subprocess.run([MEGATRAIN, "render", "--model", folder / "plain"], stdin=chat, capture_output=True,
+                                  timeout=60, check=True)
+        equal(b"does not write tools" in done.stderr, unwritten == 2)
+
+
+@case
 def what_is_cut_off_is_the_end_and_the_counts_are_those_of_the_samples():
     whole = look(job(), "--show", "5")["show"]
     limit = len(whole[2]["ids"])  # rows 3 and 4 are longer
