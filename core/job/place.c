@@ -35,7 +35,9 @@ static const char *resolve(const struct place *place, const char *base, const ch
         place->reader->out_of_memory = true;
     if (state == MT_PATH_OUTSIDE)
         mt_reader_error(place->reader, MT_REASON_BAD_JOB, place->pointer, NULL,
-                        "%s is outside of the folders that jobs may name; the daemon's allow_path adds one",
+                        "%s is outside of the folders that jobs may name; start megatraind with --allow-path "
+                        "FOLDER, or set "
+                        "allow_path in its configuration, to add one",
                         quoted);
     if (state == MT_PATH_MISSING)
         mt_reader_error(place->reader, place->reason, place->pointer, NULL, "cannot use %s: %s%s", path,

@@ -1,5 +1,6 @@
 /* Messages and options of the command line. */
 #include "core/base/cleanup.h"
+#include "core/base/document.h"
 #include "core/base/file.h"
 #include "core/job/path.h"
 #include "core/train/checkpoint_list.h"
@@ -47,6 +48,24 @@ static const struct option *find_option(const struct option *options, int letter
     return NULL;
 }
 
+/* The long option that was likely meant; NULL: none is near. */
+static const char *nearest_option(const struct option *options, const char *text)
+{
+    const char *nearest = NULL;
+    if (strncmp(text, "--", 2) != 0)
+        return NULL;
+    mt_autofree char *name = strndup(text + 2, strcspn(text + 2, "="));
+    size_t best = name ? strlen(name) / 2 + 1 : 0;
+    for (; name && options->name; options++) {
+        const size_t distance = mt_text_distance(name, options->name, best);
+        if (distance < best) {
+            best = distance;
+            nearest = options->name;
+        }
+    }
+    return nearest;
+}
+
 int mt_cli_option(int argc, char **argv, const char *letters, const struct option *options)
 {
     char quiet[64];
@@ -58,8 +77,11 @@ int mt_cli_option(int argc, char **argv, const char *letters, const struct optio
                      option ? option->name : argv[optind - 1]);
         return '?';
     }
-    if (letter == '?')
-        mt_cli_usage(argv[0], "unknown option %s", argv[optind - 1]);
+    if (letter == '?') {
+        const char *nearest = nearest_option(options, argv[optind - 1]);
+        mt_cli_usage(argv[0], nearest ? "unknown option %s (is --%s meant?)" : "unknown option %s",
+                     argv[optind - 1], nearest);
+    }
     return letter;
 }
 

@@ -23,7 +23,7 @@ static const struct command {
      false},
     {"schema", mt_cli_schema, "print what a job document may hold, as JSON Schema or Markdown", false},
     {"devices", mt_cli_devices, "list what this machine computes on", false},
-    {"models", mt_cli_models, "list the model families that can be trained", false},
+    {"models", mt_cli_models, "list the models on this machine, or the families that can be trained", false},
     {"submit", mt_cli_submit, "give a job to the daemon", true},
     {"jobs", mt_cli_jobs, "list jobs", true},
     {"show", mt_cli_show, "show one job", true},

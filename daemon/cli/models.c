@@ -1,27 +1,97 @@
-/* `megatrain models`: what can be trained. */
+/* `megatrain models`: what is there to train, and what can be trained. */
+#include "core/base/cleanup.h"
+#include "core/base/size.h"
 #include "core/model/family.h"
+#include "core/model/on_disk.h"
 #include "daemon/cli/cli.h"
+#include "daemon/cli/table.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char help[] =
-    "Usage: megatrain models --families [--markdown]\n"
+    "Usage: megatrain models [--json | --families [--markdown]]\n"
     "\n"
+    "Lists the models on this machine that a job or --model may name: in ./models, in the local hub cache "
+    "and\n"
+    "in Ollama's store. What cannot be trained says why. A daemon lists its own: GET /models.\n"
+    "\n"
+    "  --json       the list as the API gives it\n"
     "  --families   the model families that can be trained: what `model_type` of a config.json may say,\n"
     "               one a line\n"
     "  --markdown   with what each is made of, as docs/models.md has it\n"
     "\n"
+    "Examples:\n"
+    "  megatrain models\n"
     "  megatrain models --families | grep qwen\n";
+
+#define MOST_MODELS 1000
+
+static void add_row(struct mt_table *table, const json_t *model)
+{
+    char parameters[32] = "-", bytes[32] = "-";
+    const json_t *count = json_object_get(model, "parameters");
+    const json_int_t size = json_integer_value(json_object_get(model, "bytes"));
+    if (json_is_integer(count))
+        snprintf(parameters, sizeof parameters, "%.1f M", (double)json_integer_value(count) / 1e6);
+    if (size > 0)
+        mt_size_format((size_t)size, bytes, sizeof bytes);
+    const char *const cells[] = {json_string_value(json_object_get(model, "id")),
+                                 json_string_value(json_object_get(model, "model_type")), parameters, bytes,
+                                 json_is_true(json_object_get(model, "usable")) ? "yes" : "no"};
+    mt_table_add(table, cells);
+}
+
+static void print_models(const json_t *list)
+{
+    struct mt_table table = {.num_columns = 5, .titles = {"MODEL", "TYPE", "PARAMETERS", "SIZE", "USABLE"}};
+    const json_t *models = json_object_get(list, "data");
+    size_t i;
+    json_t *model;
+    if (json_array_size(models) == 0) {
+        puts(
+            "No models in ./models, the local hub cache or Ollama's store. A model elsewhere is named by its "
+            "path.");
+        return;
+    }
+    json_array_foreach(models, i, model) add_row(&table, model);
+    mt_table_print(&table, stdout);
+    mt_table_free(&table);
+    json_array_foreach(models, i, model)
+    {
+        const char *reason = json_string_value(json_object_get(model, "reason"));
+        mt_autofree char *text = reason ? strdup(reason) : NULL;
+        if (!text)
+            continue;
+        mt_text_make_safe(text, strlen(text), "");
+        printf("%s: %s\n", json_string_value(json_object_get(model, "id")), text);
+    }
+}
+
+static int list_models(bool as_json)
+{
+    mt_autojson json_t *list = NULL;
+    struct mt_error error = {0};
+    if (mt_models_on_disk("models", MOST_MODELS, &list, &error) < 0)
+        return mt_cli_fail(&error);
+    if (as_json) {
+        mt_autofree char *text = json_dumps(list, JSON_INDENT(2));
+        puts(text ? text : "");
+    } else {
+        print_models(list);
+    }
+    return ferror(stdout) || fflush(stdout) == EOF ? 74 : 0;
+}
 
 int mt_cli_models(int argc, char **argv)
 {
     static const struct option options[] = {{"families", no_argument, NULL, 'f'},
                                             {"markdown", no_argument, NULL, 'm'},
+                                            {"json", no_argument, NULL, 'j'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    bool families = false, markdown = false;
+    bool families = false, markdown = false, as_json = false;
     for (int letter; (letter = mt_cli_option(argc, argv, "h", options)) != -1;) {
         if (letter == 'h')
             return fputs(help, stdout), 0;
@@ -29,11 +99,14 @@ int mt_cli_models(int argc, char **argv)
             return 64;
         families = families || letter == 'f';
         markdown = markdown || letter == 'm';
+        as_json = as_json || letter == 'j';
     }
     if (optind < argc)
         return mt_cli_usage(argv[0], "unexpected argument \"%s\"", argv[optind]);
+    if (families ? as_json : markdown)
+        return mt_cli_usage(argv[0], families ? "--json lists models, not families" : "say --families, too");
     if (!families)
-        return mt_cli_usage(argv[0], "say --families");
+        return list_models(as_json);
     size_t count;
     const struct mt_family *const *table = mt_family_table(&count);
     char *text = markdown ? mt_family_markdown() : NULL;

@@ -72,6 +72,13 @@ def models_of_the_folder_the_hub_cache_and_ollama_are_listed_and_jobs_find_them(
             assert "mystery" in by_id["odd"]["reason"] and by_id["odd"]["model_type"] == "mystery", by_id["odd"]
             assert "holds no .safetensors file" in by_id["plain"]["reason"], by_id["plain"]
             equal((by_id["files/broken.gguf"]["bytes"], by_id["files/broken.gguf"]["parameters"]), (24, None))
+            shown = folder.run("models", env={**os.environ, **environment})  # with ./models, which is not there
+            equal([line.split()[0] for line in shown.splitlines()[1:6]],
+                  ["Hub/Tiny", "Hub/packed", "Hub/several", "Org/Tiny", "ollama:tiny:latest"])
+            for part in ("MODEL", "Hub/several: ", "holds 2 GGUF models", "adapter is not supported"):
+                assert part in shown, (part, shown)
+            assert '"has_more": false' in folder.run("models", "--json", env={**os.environ, **environment})
+            folder.run("models", "--familes", code=64, says=["unknown option --familes (is --families meant?)"])
             for name in ("Org/Tiny", "Hub/Tiny"):  # what is listed is what jobs may say
                 write_documents(os.path.join(daemon.state, "datasets/data.jsonl"), 8)
                 document = {**tiny("data.jsonl", steps=1, every=0), "model": {"name": name}}
