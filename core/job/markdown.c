@@ -28,7 +28,7 @@ static const char introduction[] =
     "  num_layers: 6\n"
     "  num_attention_heads: 8\n"
     "dataset:\n"
-    "  path: texts/               # .txt, .json and .jsonl\n"
+    "  path: texts/               # .txt, .jsonl, .csv, .parquet, ...\n"
     "  max_seq_len: 512\n"
     "training:\n"
     "  batch_size: 8\n"

@@ -8,6 +8,7 @@
 #include "core/job/path.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
@@ -103,6 +104,26 @@ static int find_layer(const char *path, const json_t *manifest, const char **dig
                : mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "%s names no layer that is a model", path);
 }
 
+static int visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+/* "; there are tags 135m, latest of it", where the model is there with other tags; else "". */
+static void other_tags(const char *manifest, char *text, size_t bytes)
+{
+    mt_autofree char *folder = strndup(manifest, (size_t)(strrchr(manifest, '/') - manifest));
+    struct dirent **entries = NULL;
+    const int count = folder ? scandir(folder, &entries, visible, alphasort) : 0;
+    *text = '\0';
+    for (int i = 0; i < count; i++) {
+        const size_t used = strlen(text);
+        snprintf(text + used, bytes - used, "%s%s", i ? ", " : "; of it there is ", entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
+}
+
 int mt_ollama_find(const char *store, const char *text, char **path, struct mt_error *error)
 {
     *path = NULL;
@@ -111,12 +132,15 @@ int mt_ollama_find(const char *store, const char *text, char **path, struct mt_e
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB,
                             "'%s' is not the name of an Ollama model, which has the form ollama:NAME:TAG",
                             text);
-    if (!mt_path_exists(manifest_file))
+    if (!mt_path_exists(manifest_file)) {
+        char tags[300];
+        other_tags(manifest_file, tags, sizeof tags);
         return mt_error_set(
             error, -ENOENT, MT_REASON_BAD_MODEL,
-            "'%s' is not in the local Ollama store: %s is not there; fetch it first (ollama pull %s), "
+            "'%s' is not in the local Ollama store: %s is not there%s; fetch it first (ollama pull %s), "
             "or set OLLAMA_MODELS",
-            text, manifest_file, text + strlen(MT_OLLAMA_PREFIX));
+            text, manifest_file, tags, text + strlen(MT_OLLAMA_PREFIX));
+    }
     mt_autojson json_t *manifest = NULL;
     const char *digits = NULL;
     int r = mt_json_read(manifest_file, MT_REASON_BAD_MODEL, &manifest, error);

@@ -40,8 +40,10 @@ static const char *resolve(const struct place *place, const char *base, const ch
                         "allow_path in its configuration, to add one",
                         quoted);
     if (state == MT_PATH_MISSING)
-        mt_reader_error(place->reader, place->reason, place->pointer, NULL, "cannot use %s: %s%s", path,
-                        reason_text, place->advice ? place->advice : "");
+        mt_reader_error(place->reader, place->reason, place->pointer, NULL, "cannot use %s: %s%s%s", path,
+                        reason_text,
+                        *text == '~' ? "; ~ stands for your home in a shell only, so write its path" : "",
+                        place->advice ? place->advice : "");
     return state == MT_PATH_GOOD ? path : NULL;
 }
 

@@ -110,9 +110,10 @@ static void describe_data(struct trainer *trainer)
     for (int reason = 0; reason < MT_NUM_DROPS; reason++) {
         const char *why = stats->dropped_why[reason];
         if (stats->dropped[reason] > 0)
-            mt_trainer_log(trainer, LOG_WARNING, "data: %zu rows dropped (%s), the first is row %zu%s%s",
-                           stats->dropped[reason], mt_drop_name((enum mt_drop)reason),
-                           stats->dropped_rows[reason][0] + 1, *why ? ": " : "", why);
+            mt_trainer_log(trainer, LOG_WARNING, "data: %zu row%s dropped (%s), the first is row %zu%s%s",
+                           stats->dropped[reason], stats->dropped[reason] == 1 ? "" : "s",
+                           mt_drop_name((enum mt_drop)reason), stats->dropped_rows[reason][0] + 1,
+                           *why ? ": " : "", why);
     }
 }
 

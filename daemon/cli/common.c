@@ -106,7 +106,9 @@ int mt_cli_find_model(const char *text, char **path, struct mt_error *error)
     if (!mt_path_exists(found))
         return mt_error_set(
             error, -ENOENT, MT_REASON_BAD_MODEL, "cannot open %s: there is no such file or folder%s", found,
-            mt_is_model_name(found) ? ", and no model of that name in ./models or the local hub cache" : "");
+            mt_is_model_name(found) ? ", and no model of that name in ./models or the local hub cache "
+                                      "(megatrain models lists them; one of Ollama's is said ollama:NAME)"
+                                    : "");
     mt_autofree char *checkpoints = mt_path_join(found, "checkpoints");
     if (!checkpoints)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");

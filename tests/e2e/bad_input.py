@@ -171,7 +171,7 @@ def samples_longer_than_allowed_are_cut_dropped_or_refused():
             document["dataset"].update(max_seq_len=256, overlong=overlong)
             return document
         said = folder.train(job("truncate"), "cut")
-        assert "5 samples" in said and "1 truncated" in said and "1 rows dropped (no_target), the first is row 6" in said, said
+        assert "5 samples" in said and "1 truncated" in said and "1 row dropped (no_target), the first is row 6" in said, said
         said = folder.train(job("drop"), "dropped")
         assert "4 samples" in said and "2 rows dropped (overlong), the first is row 3" in said, said
         folder.train(job("error"), "refused", code=65, says=["max_seq_len", "256"])

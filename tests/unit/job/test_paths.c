@@ -234,6 +234,8 @@ static void a_model_folder_is_looked_into(void **state)
     char text[2048];
     make_folder(mt_test_path(state, "model"));
     mt_assert_mentions(model_error_of("path", mt_test_path(state, "absent"), NULL, text), "No such file");
+    mt_assert_mentions(model_error_of("path", "~/absent", NULL, text),
+                       "~ stands for your home in a shell only");
     mt_assert_mentions(model_error_of("path", mt_test_path(state, "model"), NULL, text),
                        "neither config.json");
     write_text(mt_test_path(state, "model/config.json"), "{}");
@@ -345,6 +347,8 @@ static void an_ollama_model_is_found_by_its_manifest(void **state)
     mt_assert_mentions(ollama_error_of(state, "ollama:library/tiny:latest", text), "good: ");
     mt_assert_mentions(ollama_error_of(state, "ollama:hf.co/Org/tiny:q8", text), "good: ");
     mt_assert_mentions(ollama_error_of(state, "ollama:other", text), "ollama pull other");
+    mt_assert_mentions(ollama_error_of(state, "ollama:hf.co/Org/tiny", text),
+                       "latest is not there; of it there is q8;");
     static const char *const wrong[] = {
         "ollama:",      "ollama:../../etc/passwd", "ollama:tiny:../x", "ollama:a/b/c/d", "ollama:/tiny",
         "ollama:tiny:", "ollama:.hidden",          "ollama:a b",       "ollama:tiny/:x", "ollama:%2e%2e/x"};
