@@ -1,5 +1,5 @@
-/* Reading GGUF. The file is hostile until proven: a cursor that can't leave the mapping reads it from front
- * to back once; every count is held against the bytes that are left before memory is taken for it, every
+/* Reading GGUF. The file is hostile until proven: a cursor that can't leave the file reads it from front to
+ * back once; every count is held against the bytes that are left before memory is taken for it, every
  * shape against overflow, every range of data against the file and against the others. */
 #include "core/base/cleanup.h"
 #include "core/base/size.h"
@@ -10,11 +10,11 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #define DEFAULT_ALIGNMENT ((size_t)32)
 #define MAX_ALIGNMENT ((size_t)1 << 20)
+#define MAX_COUNT ((size_t)1 << 20) /* of tensors, and of values */
 #define MAX_NAME_BYTES ((size_t)65535) /* the format's bound on keys */
 #define LEAST_VALUE_BYTES ((size_t)8 + 4 + 1)
 #define LEAST_TENSOR_BYTES ((size_t)8 + 4 + 8 + 4 + 8)
@@ -24,6 +24,8 @@ struct cursor {
     const char *path;
     const unsigned char *data;
     size_t left;
+    struct mt_head *head; /* whose data it is; NULL: all of it is in memory */
+    int failed;           /* why it could not be read: what was said of the file then does not hold */
 };
 
 #define bad_model(error, ...) mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, __VA_ARGS__)
@@ -39,10 +41,14 @@ static int cut_off(const struct cursor *cursor, const char *where, struct mt_err
     return bad_model(error, "%s ends inside of %s: it was cut off, or is damaged", cursor->path, where);
 }
 
-/* NULL when fewer bytes are left. */
+/* NULL when fewer bytes are left, or can't be read. */
 static const unsigned char *take(struct cursor *cursor, size_t bytes)
 {
     if (bytes > cursor->left)
+        return NULL;
+    if (cursor->head)
+        cursor->failed = mt_head_fill(cursor->head, cursor->head->bytes - cursor->left + bytes);
+    if (cursor->failed)
         return NULL;
     const unsigned char *data = cursor->data;
     cursor->data += bytes;
@@ -75,7 +81,7 @@ static bool take_text(struct cursor *cursor, struct mt_gguf_text *text)
         return false;
     text->bytes = (size_t)bytes;
     text->data = (const char *)take(cursor, text->bytes);
-    return true;
+    return text->data;
 }
 
 /* --- metadata ------------------------------------------------------------------------------------------ */
@@ -259,7 +265,8 @@ bool mt_gguf_next_string(struct mt_gguf_strings *strings, struct mt_gguf_text *t
 {
     if (strings->value->kind != MT_GGUF_STRING || strings->next >= strings->value->count)
         return false;
-    struct cursor cursor = {NULL, strings->value->data + strings->offset, SIZE_MAX}; /* checked when opened */
+    struct cursor cursor = {.data = strings->value->data + strings->offset,
+                            .left = SIZE_MAX}; /* checked when opened */
     if (!take_text(&cursor, text))
         return false;
     strings->offset += 8 + text->bytes;
@@ -275,7 +282,7 @@ bool mt_gguf_string(const struct mt_gguf_value *value, struct mt_gguf_text *text
 
 /* --- tensors ------------------------------------------------------------------------------------------- */
 
-/* Fills all but data, which waits for where the data begins: its offset is given out. */
+/* Fills all but its place in the file, which waits for where the data begins: `offset` is from there. */
 static int read_tensor(struct mt_gguf *file, struct cursor *cursor, size_t number, uint64_t *offset,
                        struct mt_error *error)
 {
@@ -320,21 +327,22 @@ static int read_tensor(struct mt_gguf *file, struct cursor *cursor, size_t numbe
     return 0;
 }
 
-static int place_tensor(const struct mt_gguf *file, const struct cursor *data, struct mt_gguf_tensor *tensor,
+/* The data of all begins at byte `begin` of the file. */
+static int place_tensor(const struct mt_gguf *file, size_t begin, struct mt_gguf_tensor *tensor,
                         uint64_t offset, struct mt_error *error)
 {
+    const size_t left = file->head.bytes - begin;
     if (offset % file->alignment)
         return bad_model(error, "%s: the data of tensor \"%s\" is not aligned to %zu bytes", file->path,
                          tensor->name, file->alignment);
-    if (offset > data->left || tensor->bytes > data->left - (size_t)offset)
+    if (offset > left || tensor->bytes > left - (size_t)offset)
         return bad_model(error,
                          "%s: the data of tensor \"%s\" runs past the end of the file: it was cut off, or is "
                          "damaged",
                          file->path, tensor->name);
-    tensor->data = data->data + offset;
     tensor->file = file->path;
-    tensor->fd = file->fd;
-    tensor->offset = (uint64_t)((const unsigned char *)tensor->data - file->map);
+    tensor->fd = file->head.fd;
+    tensor->offset = begin + offset;
     return 0;
 }
 
@@ -353,8 +361,7 @@ static int compare_names(const void *a, const void *b)
 static int compare_data(const void *a, const void *b)
 {
     const struct mt_gguf_tensor *const *left = a, *const *right = b;
-    const unsigned char *begin = (*left)->data, *other = (*right)->data;
-    return (begin > other) - (begin < other);
+    return ((*left)->offset > (*right)->offset) - ((*left)->offset < (*right)->offset);
 }
 
 int mt_gguf_sort_tensors(struct mt_gguf *file, struct mt_error *error)
@@ -386,7 +393,7 @@ static int check_tensors(struct mt_gguf *file, struct mt_error *error)
     if (file->num_tensors)
         qsort(sorted, file->num_tensors, sizeof *sorted, compare_data);
     for (size_t i = 1; i < file->num_tensors; i++)
-        if ((const char *)sorted[i]->data < (const char *)sorted[i - 1]->data + sorted[i - 1]->bytes)
+        if (sorted[i]->offset < sorted[i - 1]->offset + sorted[i - 1]->bytes)
             return bad_model(error, "%s: the data of tensor \"%s\" overlaps that of \"%s\"", file->path,
                              sorted[i]->name, sorted[i - 1]->name);
     return mt_gguf_sort_tensors(file, error);
@@ -411,7 +418,7 @@ static int sort_values(struct mt_gguf *file, struct mt_error *error)
 static int read_head(struct mt_gguf *file, struct cursor *cursor, struct mt_error *error)
 {
     uint64_t num_tensors, num_values;
-    if (!take(cursor, 4) || memcmp(file->map, "GGUF", 4) != 0)
+    if (!take(cursor, 4) || memcmp(file->head.data, "GGUF", 4) != 0)
         return bad_model(error, "%s does not begin as a GGUF file does", file->path);
     if (!take_u32(cursor, &file->version))
         return cut_off(cursor, "its header", error);
@@ -425,11 +432,17 @@ static int read_head(struct mt_gguf *file, struct cursor *cursor, struct mt_erro
     }
     if (!take_u64(cursor, &num_tensors) || !take_u64(cursor, &num_values))
         return cut_off(cursor, "its header", error);
-    if (num_tensors > cursor->left / LEAST_TENSOR_BYTES || num_values > cursor->left / LEAST_VALUE_BYTES)
+    const size_t room = mt_size_min(cursor->left, MT_HEAD_MAX_BYTES); /* sparse files have any size */
+    if (num_tensors > room / LEAST_TENSOR_BYTES || num_values > room / LEAST_VALUE_BYTES)
         return bad_model(error,
                          "%s is said to have %" PRIu64 " tensors and %" PRIu64
                          " metadata values, more than its %zu bytes have room for",
-                         file->path, num_tensors, num_values, file->bytes);
+                         file->path, num_tensors, num_values, file->head.bytes);
+    if (num_tensors > MAX_COUNT || num_values > MAX_COUNT)
+        return bad_model(error,
+                         "%s is said to have %" PRIu64 " tensors and %" PRIu64
+                         " metadata values, beyond the bound of %zu: the file is damaged",
+                         file->path, num_tensors, num_values, MAX_COUNT);
     file->num_tensors = (size_t)num_tensors;
     file->num_values = (size_t)num_values;
     file->values = mt_arena_alloc(file->arena, file->num_values + 1, sizeof *file->values);
@@ -453,12 +466,11 @@ static int read_alignment(struct mt_gguf *file, struct mt_error *error)
     return 0;
 }
 
-static int read_file(struct mt_gguf *file, struct mt_error *error)
+static int read_lists(struct mt_gguf *file, struct cursor *cursor, struct mt_error *error)
 {
-    struct cursor cursor = {file->path, file->map, file->bytes};
-    int r = read_head(file, &cursor, error);
+    int r = read_head(file, cursor, error);
     for (size_t i = 0; r == 0 && i < file->num_values; i++)
-        r = read_value(file, &cursor, i, error);
+        r = read_value(file, cursor, i, error);
     if (r == 0)
         r = sort_values(file, error);
     if (r == 0)
@@ -470,40 +482,30 @@ static int read_file(struct mt_gguf *file, struct mt_error *error)
     if (!offsets)
         return mt_gguf_no_memory(error, file->path);
     for (size_t i = 0; r == 0 && i < file->num_tensors; i++)
-        r = read_tensor(file, &cursor, i, &offsets[i], error);
+        r = read_tensor(file, cursor, i, &offsets[i], error);
     if (r < 0)
         return r;
     size_t begin;
-    if (!mt_size_align(file->bytes - cursor.left, file->alignment, &begin))
-        return cut_off(&cursor, "its list of tensors", error);
-    /* A vocabulary alone may end where its last value does. */
-    take(&cursor, mt_size_min(begin - (file->bytes - cursor.left), cursor.left));
+    if (!mt_size_align(file->head.bytes - cursor->left, file->alignment, &begin))
+        return cut_off(cursor, "its list of tensors", error);
+    begin = mt_size_min(begin, file->head.bytes); /* a vocabulary alone may end where its last value does */
     for (size_t i = 0; r == 0 && i < file->num_tensors; i++)
-        r = place_tensor(file, &cursor, &file->tensors[i], offsets[i], error);
+        r = place_tensor(file, begin, &file->tensors[i], offsets[i], error);
     return r == 0 ? check_tensors(file, error) : r;
 }
 
-static int map_file(struct mt_gguf *file, const char *path, struct mt_error *error)
+static int read_file(struct mt_gguf *file, const char *path, struct mt_error *error)
 {
-    mt_autofd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused below */
-    if (fd < 0)
-        return mt_error_set_errno(error, errno == ENOENT ? MT_REASON_BAD_MODEL : MT_REASON_IO,
-                                  "cannot open %s", path);
-    struct stat status;
-    if (fstat(fd, &status) < 0)
-        return mt_error_set_errno(error, MT_REASON_IO, "cannot read %s", path);
-    if (!S_ISREG(status.st_mode))
-        return bad_model(error, "%s is not a regular file", path);
-    if (status.st_size < 24)
-        return bad_model(error, "%s has %jd bytes, too few for a GGUF file", path, (intmax_t)status.st_size);
-    file->bytes = (size_t)status.st_size;
-    void *map = mmap(NULL, file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map == MAP_FAILED)
-        return mt_error_set_errno(error, MT_REASON_IO, "cannot map %s", path);
-    file->map = map;
-    file->fd = fd;
-    fd = -1; /* closed with the file */
-    return 0;
+    file->path = mt_arena_strdup(file->arena, path);
+    if (!file->path)
+        return mt_gguf_no_memory(error, path);
+    int r = mt_head_open(file->path, 24, "GGUF", &file->head, error);
+    if (r < 0)
+        return r;
+    struct cursor cursor = {
+        .path = file->path, .data = file->head.data, .left = file->head.bytes, .head = &file->head};
+    r = read_lists(file, &cursor, error);
+    return cursor.failed ? mt_head_error(&file->head, cursor.failed, error) : r;
 }
 
 int mt_gguf_open_one(const char *path, struct mt_gguf **result, struct mt_error *error)
@@ -516,11 +518,8 @@ int mt_gguf_open_one(const char *path, struct mt_gguf **result, struct mt_error 
         return mt_gguf_no_memory(error, path);
     }
     file->arena = arena;
-    file->fd = -1;
-    file->path = mt_arena_strdup(arena, path);
-    int r = file->path ? map_file(file, path, error) : mt_gguf_no_memory(error, path);
-    if (r == 0)
-        r = read_file(file, error);
+    file->head.fd = -1;
+    int r = read_file(file, path, error);
     if (r < 0) {
         mt_gguf_close(file);
         return r;
@@ -549,10 +548,7 @@ void mt_gguf_close(struct mt_gguf *file)
         return;
     for (size_t i = 0; i < file->num_others; i++)
         mt_gguf_close(file->others[i]);
-    if (file->map)
-        munmap(file->map, file->bytes);
-    if (file->fd >= 0)
-        close(file->fd);
+    mt_head_close(&file->head);
     mt_arena_free(file->arena); /* the file itself lies in it */
 }
 

@@ -1,10 +1,10 @@
 /* GGUF files, versions 2 and 3, little-endian (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md):
- * read through a read-only mapping. A file is a header, metadata (named values of simple types, and arrays of
- * them), descriptions of tensors, and after a gap up to the alignment the tensors' data.
+ * what stands before the tensors' data is read into memory. A file is a header, metadata (named values of
+ * simple types, and arrays of them), descriptions of tensors, and after a gap up to the alignment the
+ * tensors' data.
  *
- * Everything that the file says is checked when it is opened; what is handed out always lies inside of the
- * mapping. A file must not be truncated while its mapping is looked at (that raises SIGBUS; mt_gguf_read_f32
- * looks at none). */
+ * Everything that the file says is checked when it is opened; what is handed out lies inside of the file as
+ * it was then. A file that is cut off later is an error of whoever reads. */
 #ifndef MT_FORMATS_GGUF_H
 #define MT_FORMATS_GGUF_H
 
@@ -72,10 +72,9 @@ struct mt_gguf_tensor {
     size_t shape[MT_GGUF_MAX_RANK]; /* row-major, as everywhere here: the file has it the other way round */
     size_t elements;
     size_t bytes;
-    const void *data; /* aligned as the file says, 32 by default */
     const char *file; /* path of the file that holds it, */
     int fd;           /* open for reading, */
-    uint64_t offset;  /* and where in it data is */
+    uint64_t offset;  /* and where in it its data begins */
 };
 
 struct mt_gguf;

@@ -4,13 +4,12 @@
 
 #include "core/base/arena.h"
 #include "core/formats/gguf.h"
+#include "core/formats/head.h"
 
 struct mt_gguf {
     struct mt_arena *arena; /* names */
     char *path;
-    unsigned char *map;
-    size_t bytes;
-    int fd;
+    struct mt_head head; /* values lie in it */
     uint32_t version;
     size_t alignment;
     size_t num_values, num_tensors;

@@ -9,29 +9,26 @@
 #include "core/base/file.h"
 #include "core/base/size.h"
 #include "core/formats/dequantise.h"
+#include "core/formats/head.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #define MAX_HEADER_BYTES ((size_t)100 << 20) /* bound of the reference implementation, rounded up */
 #define MAX_INDEX_BYTES ((size_t)256 << 20)
+#define MAX_COMMAS ((size_t)1 << 21)   /* in one header or index; a tensor has 6 or 7 */
 #define BUFFER_BYTES ((size_t)1 << 16) /* stays in a core's cache */
 
-struct mapped_file {
-    char *path;
-    void *map;
-    size_t bytes;
-    int fd;
+struct shard {
+    struct mt_head head;
     json_t *metadata; /* NULL when the file has none */
 };
 
 struct mt_safetensors {
     struct mt_arena *arena; /* names and paths */
-    struct mapped_file *files;
+    struct shard *files;
     size_t num_files;
     struct mt_safetensors_tensor *tensors;
     size_t num_tensors, capacity;
@@ -95,8 +92,9 @@ static bool json_size(const json_t *value, size_t *size)
     return true;
 }
 
-/* Fills dtype, shape, elements, bytes and, as an offset from `data`, the range of one tensor. */
-static int parse_tensor(const char *path, const char *name, const json_t *entry, const char *data,
+/* Fills dtype, shape, elements, bytes and offset of one tensor; the data begins at byte `data` of the file.
+ */
+static int parse_tensor(const char *path, const char *name, const json_t *entry, size_t data,
                         size_t data_bytes, struct mt_safetensors_tensor *tensor, struct mt_error *error)
 {
     if (!json_is_object(entry))
@@ -145,36 +143,36 @@ static int parse_tensor(const char *path, const char *name, const json_t *entry,
     if (end - begin != tensor->bytes)
         return bad_model(error, "%s: tensor \"%s\" needs %zu bytes by its shape, its data_offsets give %zu",
                          path, name, tensor->bytes, end - begin);
-    tensor->data = data + begin;
+    tensor->offset = data + begin;
     return 0;
 }
 
 static int compare_data(const void *a, const void *b)
 {
     const struct mt_safetensors_tensor *left = a, *right = b;
-    if (left->data != right->data)
-        return (const char *)left->data < (const char *)right->data ? -1 : 1;
+    if (left->offset != right->offset)
+        return left->offset < right->offset ? -1 : 1;
     /* Empty tensors come before the one that begins where they stand. */
     return (left->bytes > right->bytes) - (left->bytes < right->bytes);
 }
 
 /* The tensors of one file, sorted: each must begin where the one before it ends. */
 static int check_layout(const char *path, const struct mt_safetensors_tensor *tensors, size_t count,
-                        const char *data, size_t data_bytes, struct mt_error *error)
+                        size_t data, size_t data_bytes, struct mt_error *error)
 {
-    const char *expected = data;
+    uint64_t expected = data;
     for (size_t i = 0; i < count; i++) {
-        const char *begin = tensors[i].data;
+        const uint64_t begin = tensors[i].offset;
         if (begin < expected)
             return bad_model(error, "%s: the data of tensor \"%s\" overlaps that of \"%s\"", path,
                              tensors[i].name, tensors[i - 1].name);
         if (begin > expected)
-            return bad_model(error, "%s: %td bytes before tensor \"%s\" belong to no tensor", path,
+            return bad_model(error, "%s: %" PRIu64 " bytes before tensor \"%s\" belong to no tensor", path,
                              begin - expected, tensors[i].name);
         expected = begin + tensors[i].bytes;
     }
     if (expected != data + data_bytes)
-        return bad_model(error, "%s: %td bytes at the end belong to no tensor", path,
+        return bad_model(error, "%s: %" PRIu64 " bytes at the end belong to no tensor", path,
                          data + data_bytes - expected);
     return 0;
 }
@@ -208,37 +206,67 @@ static int reserve_tensors(struct mt_safetensors *file, size_t more)
     return 0;
 }
 
-static int parse_header(struct mt_safetensors *file, struct mapped_file *mapped, struct mt_error *error)
+/* The header's JSON: the file's bytes from 8 on. */
+static int read_header(struct mt_head *head, size_t *length, struct mt_error *error)
 {
-    const char *path = mapped->path, *bytes = mapped->map;
-    uint64_t length = 0;
+    int r = mt_head_fill(head, 8);
+    if (r < 0)
+        return mt_head_error(head, r, error);
+    uint64_t said = 0;
     for (int i = 7; i >= 0; i--)
-        length = length << 8 | (unsigned char)bytes[i];
-    if (length > mapped->bytes - 8)
+        said = said << 8 | head->data[i];
+    if (said > head->bytes - 8)
         return bad_model(error,
                          "%s: the header is said to have %" PRIu64
                          " bytes, but the file has only %zu: it was "
                          "cut off, or is no safetensors file",
-                         path, length, mapped->bytes);
-    if (length > MAX_HEADER_BYTES)
-        return bad_model(error, "%s: a header of %" PRIu64 " bytes is beyond the bound of %zu", path, length,
-                         MAX_HEADER_BYTES);
-    if (length == 0 || bytes[8] != '{')
+                         head->path, said, head->bytes);
+    if (said > MAX_HEADER_BYTES)
+        return bad_model(error, "%s: a header of %" PRIu64 " bytes is beyond the bound of %zu", head->path,
+                         said, MAX_HEADER_BYTES);
+    *length = (size_t)said;
+    r = mt_head_fill(head, 8 + *length);
+    if (r < 0)
+        return mt_head_error(head, r, error);
+    if (!*length || head->data[8] != '{')
         return bad_model(error, "%s: the header does not begin with \"{\": this is no safetensors file",
-                         path);
+                         head->path);
+    return 0;
+}
 
+/* JSON takes a hundred times its bytes in memory, and most of the time of reading: what holds far more values
+ * than the tensors of any model is refused before that. */
+static int parse_bounded(const char *text, size_t bytes, const char *source, json_t **value,
+                         struct mt_error *error)
+{
+    size_t commas = 0;
+    for (size_t i = 0; i < bytes; i++)
+        commas += text[i] == ',';
+    if (commas > MAX_COMMAS)
+        return bad_model(error, "%s holds %zu values, beyond the bound of %zu: it is damaged", source,
+                         commas + 1, MAX_COMMAS);
+    int r = mt_json_parse(text, bytes, source, value, error);
+    if (r < 0 && error)
+        error->reason = r == -ENOMEM ? MT_REASON_OUT_OF_MEMORY : MT_REASON_BAD_MODEL;
+    return r;
+}
+
+static int parse_header(struct mt_safetensors *file, struct shard *shard, struct mt_error *error)
+{
+    const char *path = shard->head.path;
+    size_t length = 0;
+    int r = read_header(&shard->head, &length, error);
+    if (r < 0)
+        return r;
     mt_autojson json_t *header = NULL;
-    int r = mt_json_parse(bytes + 8, (size_t)length, "header", &header, error);
-    if (r < 0) {
-        if (error)
-            error->reason = r == -ENOMEM ? MT_REASON_OUT_OF_MEMORY : MT_REASON_BAD_MODEL;
+    r = parse_bounded((const char *)shard->head.data + 8, length, "the header", &header, error);
+    mt_head_drop(&shard->head);
+    if (r < 0)
         return mt_error_prefix(error, "%s", path), r;
-    }
     if (!json_is_object(header))
         return bad_model(error, "%s: the header is not an object", path);
 
-    const char *data = bytes + 8 + length;
-    const size_t data_bytes = mapped->bytes - 8 - (size_t)length;
+    const size_t data = 8 + length, data_bytes = shard->head.bytes - data;
     const size_t first = file->num_tensors;
     if (reserve_tensors(file, json_object_size(header)) < 0)
         return no_memory(error, path);
@@ -251,14 +279,13 @@ static int parse_header(struct mt_safetensors *file, struct mapped_file *mapped,
             r = check_metadata(path, entry, error);
             if (r < 0)
                 return r;
-            mapped->metadata = json_incref(entry);
+            shard->metadata = json_incref(entry);
             continue;
         }
-        struct mt_safetensors_tensor tensor = {.file = path, .fd = mapped->fd};
+        struct mt_safetensors_tensor tensor = {.file = path, .fd = shard->head.fd};
         r = parse_tensor(path, name, entry, data, data_bytes, &tensor, error);
         if (r < 0)
             return r;
-        tensor.offset = (uint64_t)((const char *)tensor.data - bytes);
         tensor.name = mt_arena_strdup(file->arena, name);
         if (!tensor.name)
             return no_memory(error, path);
@@ -270,39 +297,19 @@ static int parse_header(struct mt_safetensors *file, struct mapped_file *mapped,
     return check_layout(path, file->tensors + first, count, data, data_bytes, error);
 }
 
-static int map_file(struct mt_safetensors *file, const char *path, struct mt_error *error)
+static int open_file(struct mt_safetensors *file, const char *path, struct mt_error *error)
 {
-    mt_autofd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused below */
-    if (fd < 0)
-        return mt_error_set_errno(error, errno == ENOENT ? MT_REASON_BAD_MODEL : MT_REASON_IO,
-                                  "cannot open %s", path);
-    struct stat status;
-    if (fstat(fd, &status) < 0)
-        return mt_error_set_errno(error, MT_REASON_IO, "cannot read %s", path);
-    if (!S_ISREG(status.st_mode))
-        return bad_model(error, "%s is not a regular file", path);
-    if (status.st_size < 8)
-        return bad_model(error, "%s has %jd bytes, too few for a safetensors file", path,
-                         (intmax_t)status.st_size);
-
-    struct mapped_file *files = realloc(file->files, (file->num_files + 1) * sizeof *files);
+    struct shard *files = realloc(file->files, (file->num_files + 1) * sizeof *files);
     if (!files)
         return no_memory(error, path);
     file->files = files;
-    struct mapped_file *mapped = &files[file->num_files];
-    *mapped = (struct mapped_file){
-        .path = mt_arena_strdup(file->arena, path),
-        .bytes = (size_t)status.st_size,
-    };
-    if (!mapped->path)
+    const char *kept = mt_arena_strdup(file->arena, path);
+    if (!kept)
         return no_memory(error, path);
-    mapped->map = mmap(NULL, mapped->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (mapped->map == MAP_FAILED)
-        return mt_error_set_errno(error, MT_REASON_IO, "cannot map %s", path);
-    mapped->fd = fd;
-    fd = -1; /* closed with the others */
-    file->num_files++;
-    return parse_header(file, mapped, error);
+    struct shard *shard = &files[file->num_files++]; /* closed with the others */
+    shard->metadata = NULL;
+    int r = mt_head_open(kept, 8, "safetensors", &shard->head, error);
+    return r < 0 ? r : parse_header(file, shard, error);
 }
 
 static int compare_name(const void *a, const void *b)
@@ -379,12 +386,9 @@ static int open_index(struct mt_safetensors *file, const char *path, struct mt_e
     if (r < 0)
         return r;
     mt_autojson json_t *index = NULL;
-    r = mt_json_parse(text, bytes, path, &index, error);
-    if (r < 0) {
-        if (error)
-            error->reason = r == -ENOMEM ? MT_REASON_OUT_OF_MEMORY : MT_REASON_BAD_MODEL;
+    r = parse_bounded(text, bytes, path, &index, error);
+    if (r < 0)
         return r;
-    }
     const json_t *weight_map = json_object_get(index, "weight_map");
     if (!json_is_object(weight_map) || !json_object_size(weight_map))
         return bad_model(error, "%s has no weight_map", path);
@@ -415,7 +419,7 @@ static int open_index(struct mt_safetensors *file, const char *path, struct mt_e
         mt_autofree char *shard_path = mt_path_join(folder, shards[i]);
         if (!shard_path)
             return no_memory(error, path);
-        r = map_file(file, shard_path, error);
+        r = open_file(file, shard_path, error);
         if (r == -ENOENT)
             return mt_error_set(error, r, MT_REASON_BAD_MODEL,
                                 "%s names the shard %s, which is not there: copy the model again", path,
@@ -476,7 +480,7 @@ static int open_folder(struct mt_safetensors *file, const char *folder, struct m
     if (!single || !index)
         return no_memory(error, folder);
     if (mt_path_exists(single))
-        return map_file(file, single, error);
+        return open_file(file, single, error);
     if (mt_path_exists(index))
         return open_index(file, index, error);
     return nothing_to_open(folder, error);
@@ -503,7 +507,7 @@ int mt_safetensors_open(const char *path, struct mt_safetensors **result, struct
     else if (has_suffix(path, ".index.json"))
         r = open_index(file, path, error);
     else
-        r = map_file(file, path, error);
+        r = open_file(file, path, error);
     if (r == 0 && !file->by_name && sort_names(file) < 0)
         r = no_memory(error, path);
     if (r < 0) {
@@ -519,8 +523,7 @@ void mt_safetensors_close(struct mt_safetensors *file)
     if (!file)
         return;
     for (size_t i = 0; i < file->num_files; i++) {
-        munmap(file->files[i].map, file->files[i].bytes);
-        close(file->files[i].fd);
+        mt_head_close(&file->files[i].head);
         json_decref(file->files[i].metadata);
     }
     free(file->files);

@@ -1,10 +1,9 @@
 /* Safetensors files (https://huggingface.co/docs/safetensors): reading one file, a sharded model or a model
- * folder through a read-only mapping, and writing either as a stream. A file is 8 bytes of header length
- * (little-endian), a JSON header, and the tensors' bytes one after another without holes.
+ * folder, and writing either as a stream. A file is 8 bytes of header length (little-endian), a JSON header,
+ * and the tensors' bytes one after another without holes.
  *
- * Everything a header says is checked before it is used; what is handed out always lies inside the mapping. A
- * file must not be truncated while its mapping is looked at (that raises SIGBUS; mt_safetensors_read_f32
- * looks at none): replace files by renaming, as MegaTrain itself does. */
+ * Everything a header says is checked before it is used; what is handed out lies inside the file as it was
+ * when it was opened. A file that is cut off later is an error of whoever reads. */
 #ifndef MT_FORMATS_SAFETENSORS_H
 #define MT_FORMATS_SAFETENSORS_H
 
@@ -21,7 +20,7 @@
 
 struct mt_safetensors;
 
-/* A tensor in a mapped file; all pointers live until mt_safetensors_close. */
+/* A tensor of a file; all pointers live until mt_safetensors_close. */
 struct mt_safetensors_tensor {
     const char *name;
     enum mt_dtype dtype;
@@ -29,10 +28,9 @@ struct mt_safetensors_tensor {
     size_t shape[MT_SAFETENSORS_MAX_RANK];
     size_t elements; /* product of shape; 0 when a dimension is 0 */
     size_t bytes;
-    const void *data; /* row-major, little-endian; NOT aligned: use mt_safetensors_read_f32 or memcpy */
     const char *file; /* path of the file that holds it, */
     int fd;           /* open for reading, */
-    uint64_t offset;  /* and where in it data is */
+    uint64_t offset;  /* and where in it its data begins: row-major, little-endian, NOT aligned */
 };
 
 /* Opens `path`: a .safetensors file, an index (*.safetensors.index.json), or a folder with
@@ -53,8 +51,7 @@ const char *mt_safetensors_metadata(const struct mt_safetensors *file, const cha
 
 /* Elements [first, first + count) as fp32: F32 copied, F16 and BF16 exact, F64 rounded to nearest even.
  * -EINVAL for another dtype, -ERANGE when the range leaves the tensor, -ENODATA when the file has become
- * shorter, other errors of pread. It is read straight into `out`, or through a small buffer: no page of the
- * mapping comes into memory. Thread-safe. */
+ * shorter, other errors of pread. It is read straight into `out`, or through a small buffer. Thread-safe. */
 int mt_safetensors_read_f32(const struct mt_safetensors_tensor *tensor, size_t first, size_t count,
                             float *out);
 

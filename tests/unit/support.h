@@ -76,6 +76,15 @@ static inline const char *mt_test_path(void **state, const char *name)
     return *path;
 }
 
+/* Bytes of an open file; malloc'd. */
+static inline void *mt_test_bytes(int fd, uint64_t offset, size_t bytes)
+{
+    void *data = malloc(bytes + 1);
+    assert_non_null(data);
+    assert_int_equal(mt_fd_pread_all(fd, data, bytes, (off_t)offset), 0);
+    return data;
+}
+
 /* Ends the test as skipped, with the reason in the report. */
 #define mt_test_skip(...)                                                                                    \
     do {                                                                                                     \

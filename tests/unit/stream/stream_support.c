@@ -151,7 +151,8 @@ static int64_t integer_at(const struct mt_safetensors_tensor *tensor, size_t ind
 {
     int64_t value;
     assert_int_equal(tensor->dtype, MT_I64);
-    memcpy(&value, (const char *)tensor->data + index * sizeof value, sizeof value);
+    assert_int_equal(pread(tensor->fd, &value, sizeof value, (off_t)(tensor->offset + index * sizeof value)),
+                     sizeof value);
     return value;
 }
 
@@ -201,7 +202,8 @@ double golden_number(const struct mt_safetensors *golden, const char *name, size
     double value;
     assert_int_equal(tensor->dtype, MT_F64);
     assert_true(index < tensor->elements);
-    memcpy(&value, (const char *)tensor->data + index * sizeof value, sizeof value);
+    assert_int_equal(pread(tensor->fd, &value, sizeof value, (off_t)(tensor->offset + index * sizeof value)),
+                     sizeof value);
     return value;
 }
 
