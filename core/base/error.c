@@ -30,8 +30,8 @@ static const struct {
     [MT_REASON_INTERNAL] = {"internal_error", 70},
 };
 
-/* Copies text that may have to be cut, never within a UTF-8 sequence. File names may be any bytes, a message
- * goes into JSON. */
+/* Copies text that may have to be cut, never within a UTF-8 sequence. Names in files may be any bytes, and a
+ * message goes into JSON and to terminals, which obey control characters. */
 static void message_copy(char *message, const char *text)
 {
     size_t bytes = strlen(text);
@@ -43,6 +43,9 @@ static void message_copy(char *message, const char *text)
     memcpy(message, text, bytes);
     message[bytes] = '\0';
     mt_utf8_repair(message);
+    for (char *c = message; *c; c++)
+        if (((unsigned char)*c < 0x20 && *c != '\n' && *c != '\t') || *c == 0x7f)
+            *c = '?';
 }
 
 /* One byte more than a message holds, so that message_copy sees that it was cut. */

@@ -101,6 +101,15 @@ static void bytes_that_are_no_utf8_become_question_marks(void **state)
     }
 }
 
+/* A terminal would obey them. */
+static void control_characters_become_question_marks(void **state)
+{
+    (void)state;
+    struct mt_error error;
+    mt_error_set(&error, -EINVAL, MT_REASON_BAD_MODEL, "'%s'\nis\tthere", "\x1b[2J\x7f");
+    assert_string_equal(error.message, "'?[2J?'\nis\tthere");
+}
+
 static void every_reason_has_a_name_and_an_exit_code(void **state)
 {
     (void)state;
@@ -123,6 +132,7 @@ int main(void)
         cmocka_unit_test(errno_is_told_and_mapped),
         cmocka_unit_test(a_long_message_is_cut_between_characters),
         cmocka_unit_test(bytes_that_are_no_utf8_become_question_marks),
+        cmocka_unit_test(control_characters_become_question_marks),
         cmocka_unit_test(every_reason_has_a_name_and_an_exit_code),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
