@@ -12,7 +12,9 @@
 #include <sys/stat.h>
 
 #define MOST_POINTS 400
-#define WHOLE_BYTES ((off_t)256 << 10) /* a series up to here is read whole, and averaged */
+#define WHOLE_BYTES ((off_t)256 << 10)    /* a series up to here is read whole, and averaged */
+#define SEARCHED_BYTES ((off_t)128 << 10) /* of a point's part of a longer one, for validation losses */
+#define LAST_BYTES ((off_t)8192)          /* the last row is in them */
 #define WIDTH 720.0
 #define HEIGHT 240.0
 #define LEFT 56.0
@@ -56,25 +58,39 @@ static void add(struct series *series, json_t *row)
     series->points[series->count++] = point;
 }
 
+/* Rows at even distances, the last one, and those with a validation loss, of which there are few. */
+static void sample(struct mt_rows *rows, struct series *series, off_t bytes)
+{
+    const off_t part = bytes / MOST_POINTS;
+    struct mt_row row;
+    for (off_t i = 0; i < MOST_POINTS; i++) {
+        mt_rows_seek_tail(rows, bytes - part * i);
+        if (mt_rows_next(rows, &row))
+            add(series, row.value);
+        const off_t end = part * i + (part < SEARCHED_BYTES ? part : SEARCHED_BYTES);
+        while (mt_rows_find(rows, "\"val_loss\":", end, &row))
+            add(series, row.value);
+    }
+    mt_rows_seek_tail(rows, LAST_BYTES);
+    bool found = mt_rows_next(rows, &row);
+    for (struct mt_row next; found && mt_rows_next(rows, &next); row = next)
+        json_decref(row.value);
+    if (found)
+        add(series, row.value);
+}
+
 static void read_series(struct mt_rows *rows, struct series *series)
 {
     struct stat status;
     struct mt_row row;
     if (rows->fd < 0 || fstat(rows->fd, &status) != 0)
         return;
-    if (status.st_size <= WHOLE_BYTES) {
-        while (mt_rows_next(rows, &row))
-            add(series, row.value);
+    if (status.st_size > WHOLE_BYTES) {
+        sample(rows, series, status.st_size);
         return;
     }
-    for (off_t i = MOST_POINTS; i >= 0; i--) { /* the last row, too */
-        mt_rows_seek_tail(rows, i == 0 ? (off_t)8192 : status.st_size / MOST_POINTS * i);
-        bool found = mt_rows_next(rows, &row);
-        for (struct mt_row next; found && i == 0 && mt_rows_next(rows, &next); row = next)
-            json_decref(row.value);
-        if (found)
-            add(series, row.value);
-    }
+    while (mt_rows_next(rows, &row))
+        add(series, row.value);
 }
 
 /* Means of neighbours, so that no more than so many points are drawn. */

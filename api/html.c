@@ -8,25 +8,29 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A name may be one long word: it breaks, so that it hides no other column. */
 static const char style[] =
     ":root{color-scheme:light dark;--line:#8884;--soft:#8882;--run:#1d63b8;--good:#1c7a43;--bad:#b3261e;"
     "--wait:#855d00}@media(prefers-color-scheme:dark){:root{--run:#6aa9f0;--good:#56c285;--bad:#f0847c;"
     "--wait:#d9ae4a}}"
     "body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:1.5rem auto;padding:0 1rem}"
-    "h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}"
+    "h1{font-size:1.5rem}h1,td:first-child,.bad{overflow-wrap:anywhere}h2{font-size:1.15rem;margin-top:2rem}"
     "a{color:inherit}.t{overflow-x:auto}"
     "table{border-collapse:collapse;width:100%}caption{text-align:left;padding:.3rem 0}"
     "th,td{text-align:left;padding:.3rem .6rem .3rem 0;border-bottom:1px solid var(--line);"
     "vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}"
     "code,pre{font-size:.85em}pre{overflow-x:auto;background:var(--soft);padding:.6rem;border-radius:.3rem}"
-    ".s{font-weight:600;white-space:nowrap}.running,.starting{color:var(--run)}.completed{color:var(--good)}"
+    ".s{font-weight:600}.s,.p{white-space:nowrap}.running,.starting{color:var(--run)}.completed{color:var(--"
+    "good)}"
     ".failed{color:var(--bad)}.paused,.queued{color:var(--wait)}"
     "progress{width:6rem;accent-color:var(--run)}svg{width:100%;height:auto}"
     ".card{border:1px solid var(--line);border-radius:.4rem;padding:.6rem .9rem;margin:.6rem 0}"
     ".card progress{width:100%}dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));"
-    "gap:.4rem 1rem}dt{font-size:.8em;opacity:.75}dd{margin:0}"
-    "nav a{margin-right:.8rem}.bad{border-left:.3rem solid var(--bad);padding-left:.8rem}"
-    "@media(max-width:40rem){.w{display:none}progress{width:3.5rem}}";
+    "gap:.4rem 1rem;margin:.6rem 0 0}dt{font-size:.8em;opacity:.75}dd{margin:0}"
+    "nav a{margin-right:.8rem;white-space:nowrap}.bad{border-left:.3rem solid var(--bad);padding-left:.8rem}"
+    "@media(max-width:40rem){.w{display:none}td.p{white-space:normal}td progress{display:block;width:3.5rem}"
+    "dl{grid-template-columns:repeat(auto-fit,minmax(7.5rem,1fr))}svg{overflow:visible}svg "
+    "text{font-size:20px}}";
 
 void mt_html_time(struct mt_text *text, const json_t *time)
 {

@@ -162,10 +162,12 @@ static void log_end(struct mt_text *text, const char *folder)
 {
     struct mt_rows rows;
     struct mt_row row;
-    mt_text_puts(text, "<h2>Log, its end</h2>\n<pre>");
+    size_t count = 0;
+    mt_text_puts(text, "<h2>Log, its end</h2>\n");
     if (mt_rows_open(&rows, folder, "log.jsonl") == 0) {
         mt_rows_seek_tail(&rows, LOG_BYTES);
-        while (mt_rows_next(&rows, &row)) {
+        for (; mt_rows_next(&rows, &row); count++) {
+            mt_text_puts(text, count == 0 ? "<pre>" : "");
             mt_html_words(text, json_object_get(row.value, "time"));
             mt_text_puts(text, "  ");
             mt_html_words(text, json_object_get(row.value, "level"));
@@ -176,16 +178,17 @@ static void log_end(struct mt_text *text, const char *folder)
         }
         mt_rows_close(&rows);
     }
-    mt_text_puts(text, "</pre>\n");
+    mt_text_puts(text, count > 0 ? "</pre>\n" : "<p>Nothing yet.</p>\n");
 }
 
+/* Not folded: a page that asks again by itself would close it under the reader's eyes. */
 static void document(struct mt_text *text, const json_t *job)
 {
     mt_autofree char *config =
         json_dumps(json_object_get(job, "config"), JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    mt_text_puts(text, "<details><summary>The job document, as it runs</summary>\n<pre>");
+    mt_text_puts(text, "<h2>The job document, as it runs</h2>\n<pre>");
     mt_text_html(text, config ? config : "");
-    mt_text_puts(text, "</pre></details>\n");
+    mt_text_puts(text, "</pre>\n");
 }
 
 void mt_job_page(struct mt_request *request, const json_t *job)

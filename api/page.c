@@ -104,9 +104,9 @@ static void job_row(struct mt_text *text, const json_t *job)
     }
     mt_text_puts(text, "<td>");
     mt_html_state(text, job);
-    mt_text_puts(text, "<td>");
+    mt_text_puts(text, "<td class=p>");
     mt_html_progress(text, job);
-    mt_text_puts(text, "<td class=n>");
+    mt_text_puts(text, "<td class=\"n w\">");
     mt_html_number(text, json_object_get(progress, "loss"));
     mt_text_puts(text, "<td class=\"n w\">");
     mt_html_time(text, json_object_get(job, "created_at"));
@@ -122,7 +122,7 @@ static void jobs_table(struct mt_text *text, const json_t *page, const char *sta
         return;
     }
     mt_text_puts(text, "<div class=t><table>\n<tr><th scope=col>Job<th scope=col>State<th scope=col>Steps<th "
-                       "scope=col class=n>Loss<th scope=col class=\"n w\">Created (UTC)</tr>\n");
+                       "scope=col class=\"n w\">Loss<th scope=col class=\"n w\">Created (UTC)</tr>\n");
     json_array_foreach(jobs, i, job)
     {
         job_row(text, job);

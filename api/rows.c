@@ -103,15 +103,35 @@ static bool next_line(struct mt_rows *rows, const char **text, size_t *bytes)
     }
 }
 
+/* Whether the line in the row is an object, which it then has. */
+static bool is_row(struct mt_row *row)
+{
+    row->value = json_loadb(row->text, row->bytes, 0, NULL);
+    if (json_is_object(row->value))
+        return true;
+    json_decref(row->value);
+    row->value = NULL;
+    return false;
+}
+
 bool mt_rows_next(struct mt_rows *rows, struct mt_row *row)
 {
-    while (next_line(rows, &row->text, &row->bytes)) {
-        row->value = json_loadb(row->text, row->bytes, 0, NULL);
-        if (json_is_object(row->value))
-            return true;
-        json_decref(row->value);
-    }
     row->value = NULL;
+    while (next_line(rows, &row->text, &row->bytes)) {
+        if (is_row(row))
+            return true;
+    }
+    return false;
+}
+
+bool mt_rows_find(struct mt_rows *rows, const char *words, off_t end, struct mt_row *row)
+{
+    const size_t bytes = strlen(words);
+    row->value = NULL;
+    while (rows->offset < end && next_line(rows, &row->text, &row->bytes)) {
+        if (memmem(row->text, row->bytes, words, bytes) && is_row(row))
+            return true;
+    }
     return false;
 }
 

@@ -41,6 +41,9 @@ void mt_rows_seek_tail(struct mt_rows *rows, off_t bytes);
 /* The next row, with `row->value` a new reference. False at the end of what is there. */
 bool mt_rows_next(struct mt_rows *rows, struct mt_row *row);
 
+/* The next row that has `words` in its text and starts before `end`; rows without them are not parsed. */
+bool mt_rows_find(struct mt_rows *rows, const char *words, off_t end, struct mt_row *row);
+
 /* `step` of a row; 0 where it has none. */
 long long mt_row_step(const struct mt_row *row);
 
