@@ -39,6 +39,7 @@ struct mt_watched {
     int fd;
     enum phase phase;
     double since;
+    bool suspected; /* it was late at the last look */
     size_t body_bytes;
 };
 
@@ -115,6 +116,15 @@ static bool late(const struct mt_watched *watched, double now)
     return false;
 }
 
+/* What has been read may not have been looked at yet, so that a client is late only when it is so twice. */
+static void judge(struct mt_watched *watched, double now)
+{
+    const bool is_late = late(watched, now);
+    if (is_late && watched->suspected)
+        cut(watched);
+    watched->suspected = is_late;
+}
+
 static bool hung_up(int fd)
 {
     struct pollfd poll_fd = {.fd = fd, .events = POLLRDHUP};
@@ -164,10 +174,8 @@ static void *watch_run(void *argument)
             continue;
         }
         double now = mt_time_monotonic();
-        for (struct mt_watched *watched = watch->connections; watched; watched = watched->next) {
-            if (late(watched, now))
-                cut(watched);
-        }
+        for (struct mt_watched *watched = watch->connections; watched; watched = watched->next)
+            judge(watched, now);
         if (watch->num_streams > 0)
             serve_streams(watch);
         if (watch->stopping)
@@ -273,6 +281,7 @@ void mt_watch_request_line(struct mt_watched *watched)
     if (watched->phase == PHASE_IDLE) {
         watched->phase = PHASE_HEADERS;
         watched->since = mt_time_monotonic();
+        watched->suspected = false;
     }
     pthread_mutex_unlock(&watched->watch->lock);
 }
@@ -283,6 +292,7 @@ static void enter(struct mt_watched *watched, enum phase phase)
     if (watched->phase != PHASE_CUT) {
         watched->phase = phase;
         watched->since = mt_time_monotonic();
+        watched->suspected = false;
     }
     pthread_mutex_unlock(&watched->watch->lock);
 }
