@@ -23,7 +23,8 @@ void mt_asks_free(struct mt_asks *asks); /* after mt_asks_stop */
  * calls for it again, with `taken` set. */
 bool mt_asks_take(struct mt_asks *asks, struct mt_request *request);
 
-/* The client of a request that was taken, for the handler that asks the daemon on its behalf. */
+/* The client of a request that was taken, for the handler that asks the daemon on its behalf. That of a route
+ * that keeps on without a client is gone only when asking stops. */
 struct mt_control_client mt_asks_client(struct mt_request *request);
 
 #endif

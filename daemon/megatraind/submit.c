@@ -121,6 +121,13 @@ static enum mt_control_result answer_again(int result, struct mt_queue_job *row,
     return MT_CONTROL_FAILED;
 }
 
+static enum mt_control_result refuse_stopping(struct mt_error *error)
+{
+    mt_error_set(error, -ESHUTDOWN, MT_REASON_INTERRUPTED,
+                 "the daemon is stopping; submit again after it has started");
+    return MT_CONTROL_UNAVAILABLE;
+}
+
 enum mt_control_result mt_submit(void *context, const struct mt_control_submission *submission,
                                  const struct mt_control_client *client, json_t **result, json_t **errors,
                                  struct mt_error *error)
@@ -128,11 +135,8 @@ enum mt_control_result mt_submit(void *context, const struct mt_control_submissi
     struct mt_daemon *daemon = context;
     struct mt_queue_job *row = NULL;
     int r;
-    if (daemon->stopping) {
-        mt_error_set(error, -ESHUTDOWN, MT_REASON_INTERRUPTED,
-                     "the daemon is stopping; submit again after it has started");
-        return MT_CONTROL_UNAVAILABLE;
-    }
+    if (daemon->stopping)
+        return refuse_stopping(error);
     if (submission->idempotency_key) {
         r = mt_queue_find_key(daemon->queue, submission->idempotency_key, submission->body_sha256, &row,
                               error);
@@ -150,6 +154,9 @@ enum mt_control_result mt_submit(void *context, const struct mt_control_submissi
                      json_string_value(json_object_get(json_array_get(*errors, 0), "detail")));
         return MT_CONTROL_INVALID;
     }
+    /* The look was broken off, or could have been: no job is taken unseen because of that. */
+    if (client->gone(client->context))
+        return refuse_stopping(error);
 
     char id[MT_ID_BYTES];
     mt_id_new(id);

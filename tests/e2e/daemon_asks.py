@@ -15,7 +15,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from megatraind import BUILD, COUNTING_WORKER, SLOWNESS, Daemon, alive, case, equal, run_cases, until  # noqa: E402
 
-QUICK_S = 1.0 * SLOWNESS
+QUICK_S = min(SLOWNESS, 9.0)  # less than most calls hang below
 ASKING = ("GET /models", "GET /devices", "POST /plan", "POST /datasets/preview")
 
 
@@ -83,7 +83,7 @@ def twenty_calls_that_hang_stall_nobody_and_end_with_a_clear_error():
         models = [pool.submit(daemon.call, "GET /models") for _ in range(20)]
         others = [pool.submit(daemon.call, line) for line in ASKING[1:3] for _ in range(4)]
         look = pool.submit(daemon.call, ASKING[3])
-        until("they hang", lambda: len(daemon.pids()) == 4 + 2 * 4 + 1)
+        until("they hang", lambda: len(daemon.pids()) >= 4 + 2 * 4 + 1)
         for _ in range(20):
             quick(daemon, "GET /healthz", "GET /jobs", "GET /metrics", "GET /")
         quick(daemon, "POST /jobs", "POST /jobs")
@@ -105,7 +105,7 @@ def twenty_calls_that_hang_stall_nobody_and_end_with_a_clear_error():
             status, _, body, seconds = answer.result()
             equal(status, 503)
             assert f"gave no answer in {wanted} s" in body["detail"], body
-        until("no process is left", lambda: not any(map(alive, daemon.pids())), 5)
+        until("no process is left", lambda: not any(map(alive, daemon.pids())), 5 * SLOWNESS)
         quick(daemon, "GET /healthz")
 
 
@@ -131,7 +131,7 @@ def clients_that_go_away_leave_nothing_behind():
         time.sleep(0.5)
         before = daemon.descriptors(), daemon.threads()
         links = [daemon.send(line) for line in ASKING for _ in range(6)]
-        until("they hang", lambda: len(daemon.pids()) == 3 * 4 + 1)
+        until("they hang", lambda: len(daemon.pids()) >= 3 * 4 + 1)
         for link in links:
             link.close()
 
@@ -170,7 +170,7 @@ def one_that_dies_is_told_from_one_that_is_silent():
                 equal((what, line, status), (what, line, 500))
                 assert all(part in body["detail"] for part in parts), (what, line, body)
                 assert seconds < 3 * SLOWNESS, (what, line, seconds)
-            until("no process is left", lambda: not any(map(alive, daemon.pids())), 5)
+            until("no process is left", lambda: not any(map(alive, daemon.pids())), 5 * SLOWNESS)
 
 
 @case
@@ -189,7 +189,7 @@ def the_daemon_stops_at_once_though_calls_hang():
         until("they hang", lambda: len(daemon.pids()) == 4)
         begin = time.monotonic()
         equal(daemon.stop(), 0)
-        assert time.monotonic() - begin < 4 * SLOWNESS, time.monotonic() - begin
+        assert time.monotonic() - begin < min(4 * SLOWNESS, 15), time.monotonic() - begin
         equal([pid for pid in daemon.pids() if alive(pid)], [])
         for link in links:
             with link:
@@ -197,13 +197,28 @@ def the_daemon_stops_at_once_though_calls_hang():
 
 
 @case
+def a_submission_whose_look_the_stop_breaks_off_is_refused_and_leaves_nothing():
+    with Asked("exec sleep 300", "probe") as daemon, concurrent.futures.ThreadPoolExecutor(8) as pool:
+        answers = [pool.submit(daemon.call, "POST /jobs") for _ in range(8)]  # four are looked at, four wait
+        until("they hang", lambda: len(daemon.pids()) == 4)
+        equal(daemon.stop(), 0)
+        for answer in answers:
+            status, headers, body, _ = answer.result()
+            equal((status, int(headers["Retry-After"]) > 0), (503, True))
+        equal(os.listdir(os.path.join(daemon.state, "jobs")), [])
+        equal([pid for pid in daemon.pids() if alive(pid)], [])
+        equal(daemon.start().get("/jobs")["data"], [])
+
+
+@case
 def devices_are_looked_at_no_more_often_than_every_two_seconds():
     with Asked("echo '{\"data\": [], \"has_more\": false, \"next\": null}'; exit 0") as daemon:
         begin, count = time.monotonic(), 0
-        while time.monotonic() - begin < 4:
+        while len(daemon.pids()) < 3:
             equal(daemon.call("GET /devices")[0], 200)
             count += 1
-        assert count > 10 and 2 <= len(daemon.pids()) <= 3, (count, daemon.pids())
+        assert time.monotonic() - begin > 2 * 2, "the second and the third look come 2 s after the one before"
+        assert count > 3, "what was seen is told again"
 
 
 @case
@@ -234,7 +249,7 @@ def a_worker_that_answers_ends_with_the_daemon_that_asked():
     until("the worker waits for its question", blocked)
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    until("the worker ends", lambda: not alive(worker), 5)
+    until("the worker ends", lambda: not alive(worker), 5 * SLOWNESS)
     os.close(writing)
 
 
