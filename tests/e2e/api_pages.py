@@ -176,6 +176,17 @@ def a_long_series_is_drawn_from_first_to_last_step_in_no_time():
 
 
 @case
+def a_long_series_keeps_every_validation_loss():
+    job = server.submit()
+    count, each = 60000, 1000
+    write(job, "metrics.jsonl", [{"step": s, "loss": 4 - s / count, "padding": "x" * 150,
+                                  **({"val_loss": 5 - s / count} if s % each == 0 else {})} for s in range(1, count + 1)])
+    loss, validation = lines(chart(job))
+    equal((len(validation), validation[-1][0]), (count // each, 712))
+    assert len(loss) > 200 and all(a[0] < b[0] and a[1] < b[1] for a, b in zip(validation, validation[1:])), validation
+
+
+@case
 def progress_time_left_and_errors_of_real_jobs_are_on_their_pages():
     with Daemon() as daemon:
         def page(path):
