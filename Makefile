@@ -327,7 +327,7 @@ install: all
 	$(INSTALL) -d '$(DESTDIR)$(PREFIX)/bin'
 	$(if $(programs),$(INSTALL) -m 755 $(programs) '$(DESTDIR)$(PREFIX)/bin')
 	$(INSTALL) -d '$(DESTDIR)$(PREFIX)/share/doc/megatrain'
-	$(INSTALL) -m 644 LICENSE $(wildcard README.md docs/*.md) '$(DESTDIR)$(PREFIX)/share/doc/megatrain'
+	$(INSTALL) -m 644 LICENSE $(wildcard README.md docs/*.md docs/*.png) '$(DESTDIR)$(PREFIX)/share/doc/megatrain'
 	$(if $(filter %.so,$(modules)),$(INSTALL) -d '$(DESTDIR)$(PREFIX)/lib/megatrain' && \
 	    $(INSTALL) -m 755 $(filter %.so,$(modules)) '$(DESTDIR)$(PREFIX)/lib/megatrain')
 # A configuration that someone has changed stays; the new one is put beside it.
