@@ -82,7 +82,7 @@ class Test:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-                status, trouble = 1, f"over its time limit of {self.limit_s * limit_factor} s"
+                status, trouble = 1, f"over its time limit of {self.limit_s * limit_factor:.0f} s"
         try:
             os.killpg(process.pid, signal.SIGKILL)  # what a test left running
         except (ProcessLookupError, PermissionError):
@@ -168,7 +168,8 @@ def main():
     tests = [Test(path, build) for path in options.tests]
     tests = [test for test in tests if not words or any(word in test.name for word in words)]
     environment = test_environment(build)
-    factor = SANITIZER_SLOWNESS if options.sanitized else 1
+    # Time limits are for a machine that has a processor for everybody who wants one.
+    factor = (SANITIZER_SLOWNESS if options.sanitized else 1) * max(1, os.getloadavg()[0] / (os.cpu_count() or 1))
 
     printing = threading.Lock()
 

@@ -10,7 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from megatraind import Daemon, alive, case, equal, run_cases, until  # noqa: E402
+from megatraind import SLOWNESS, Daemon, alive, case, equal, run_cases, until  # noqa: E402
 
 # Short patience, so that what hangs is found out soon.
 daemon = Daemon("--restart-delay", "0.05", "--kill-grace", "0.5", "--stall-timeout", "3", "--save-grace", "4")
@@ -104,10 +104,10 @@ def cancel_frees_the_device_within_ten_seconds_with_the_whole_group():
         child = int(file.read())
     begin = time.monotonic()
     equal(daemon.act(job, "cancel"), 202)
-    daemon.wait(job, "cancelled", seconds=15)
+    daemon.wait(job, "cancelled", seconds=15 * SLOWNESS)
     seconds = time.monotonic() - begin
-    assert seconds < 10, f"{seconds:.1f} s"
-    until("worker and child are gone", lambda: not alive(pid) and not alive(child), 5)
+    assert seconds < 10 * SLOWNESS, f"{seconds:.1f} s"
+    until("worker and child are gone", lambda: not alive(pid) and not alive(child), 5 * SLOWNESS)
 
 
 @case
@@ -117,7 +117,7 @@ def what_a_worker_leaves_behind_goes_with_it():
         daemon.wait(job, state)
         with open(os.path.join(daemon.folder(job), "child.pid")) as file:
             child = int(file.read())
-        until("the child is gone", lambda: not alive(child), 5)
+        until("the child is gone", lambda: not alive(child), 5 * SLOWNESS)
 
 
 @case

@@ -442,7 +442,7 @@ def run_page(page, blocks):
                         command += " &"
                     code, said_ = place.run(command)
                     if daemon:
-                        until("the daemon listens", place.listens, 20)
+                        until("the daemon listens", place.listens, 20 * SLOWNESS)
                     if code != 0:
                         raise AssertionError(f"status {code}: {said_[-400:]}")
                     counts["run"] += 1

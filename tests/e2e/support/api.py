@@ -8,9 +8,10 @@ import socket
 import subprocess
 import tempfile
 
-from megatraind import BUILD, SLOWNESS, case, equal, run_cases  # noqa: F401  (tests take them from here)
+from megatraind import BUILD, SANITIZED, SLOWNESS, case, equal, run_cases  # noqa: F401  (tests take them from here)
 
 UNKNOWN_ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+
 
 class Answer:
     def __init__(self, status, headers, body):
