@@ -44,6 +44,8 @@ static bool depth_within_bounds(const char *text, size_t bytes, size_t *line, si
 static bool is_wide(const char *digits, size_t count, bool negative)
 {
     static const char largest[] = "9223372036854775807", smallest[] = "9223372036854775808";
+    if (*digits == '0') /* of more digits it is no number, and stays what it is */
+        return false;
     return count > 19 || (count == 19 && memcmp(digits, negative ? smallest : largest, 19) > 0);
 }
 
@@ -109,7 +111,7 @@ const char *mt_json_digits(const json_t *value)
     const char *text = json_string_value(json_object_get(value, WIDE_KEY));
     const char *digits = text && *text == '-' ? text + 1 : text;
     const size_t count = digits ? strspn(digits, "0123456789") : 0;
-    return count && !digits[count] && *digits != '0' && is_wide(digits, count, digits > text) ? text : NULL;
+    return count && !digits[count] && is_wide(digits, count, digits > text) ? text : NULL;
 }
 
 static int parse(const char *text, size_t bytes, const char *source, bool keep_digits, json_t **value,

@@ -71,6 +71,29 @@ static void whole_numbers_keep_their_digits_where_that_is_asked_for(void **state
     }
 }
 
+/* What such numbers are replaced by must not make JSON of what is none. */
+static void digits_that_are_no_number_stay_refused(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "[99999999999999999999, 00000000000000000000001]",
+        "[99999999999999999999, -00000000000000000000001]",
+        "[99999999999999999999 99999999999999999999]",
+        "[99999999999999999999, 1-99999999999999999999]",
+        "[99999999999999999999, --99999999999999999999]",
+        "[99999999999999999999, +99999999999999999999]",
+        "{99999999999999999999: 1}",
+    };
+    for (size_t i = 0; i < 2 * sizeof texts / sizeof *texts; i++) {
+        const char *text = texts[i / 2];
+        struct mt_error error = {0};
+        json_t *value = NULL;
+        if ((i % 2 ? mt_json_parse_exact : mt_json_parse)(text, strlen(text), "text", &value, &error) !=
+            -EINVAL)
+            fail_msg("%s was read", text);
+    }
+}
+
 static void expect_refusal(const char *text, size_t bytes, const char *mention)
 {
     struct mt_error error = {0};
@@ -267,6 +290,7 @@ int main(void)
         cmocka_unit_test(values_are_read_as_they_are),
         cmocka_unit_test(whole_numbers_beyond_64_bits_are_read_as_fractions),
         cmocka_unit_test(whole_numbers_keep_their_digits_where_that_is_asked_for),
+        cmocka_unit_test(digits_that_are_no_number_stay_refused),
         cmocka_unit_test(what_is_not_json_is_refused_with_line_and_column),
         cmocka_unit_test(depth_is_bounded),
         cmocka_unit_test(pointers_are_built_and_followed),
