@@ -368,7 +368,7 @@ int mt_dataset_fill_sequence(const struct mt_dataset *dataset, bool validation, 
     if (r == 0 && count != sequence->num_documents)
         r = mt_bulk_spoilt(&packs->arrays[0], error);
     for (size_t k = 0; r == 0 && k < count; k++) {
-        struct mt_sample_range range;
+        struct mt_sample_range range = {0};
         r = read_range(dataset, packs, members[k], &range, error);
         if (r == 0 && range.tokens > sequence->tokens - at) /* longer than when its room was made */
             r = mt_bulk_spoilt(ranges, error);
