@@ -14,6 +14,7 @@
 #include "daemon/megatraind/supervisor.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <math.h>
 #include <signal.h>
@@ -23,6 +24,7 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #define DESCRIPTORS 65536
 
@@ -292,8 +294,20 @@ static int run(struct mt_daemon *daemon)
     return serve(daemon, token, signal_fd);
 }
 
+/* Where whoever starts us closed one of the standard descriptors, the first file opened would get its number,
+ * and the log would be written into it. */
+static void hold_standard_descriptors(void)
+{
+    int fd;
+    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO) {
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    hold_standard_descriptors();
     /* A handful of threads that allocate little: one arena each would only spread the memory. */
     mallopt(M_ARENA_MAX, 2);
     umask(027);

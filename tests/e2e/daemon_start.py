@@ -336,4 +336,11 @@ def it_calls_out_to_nobody():
             process.wait(timeout=40)
 
 
+@case
+def descriptors_that_were_closed_before_the_start_go_to_no_file():
+    with Daemon(prefix=["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]) as daemon:
+        equal([os.readlink(f"/proc/{daemon.process.pid}/fd/{fd}") for fd in range(3)], ["/dev/null"] * 3)
+        daemon.wait(daemon.submit(steps=2), "completed")
+
+
 run_cases()
