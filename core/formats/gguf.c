@@ -14,7 +14,7 @@
 
 #define DEFAULT_ALIGNMENT ((size_t)32)
 #define MAX_ALIGNMENT ((size_t)1 << 20)
-#define MAX_COUNT ((size_t)1 << 20) /* of tensors, and of values */
+#define MAX_COUNT ((size_t)1 << 20)    /* of tensors, and of values */
 #define MAX_NAME_BYTES ((size_t)65535) /* the format's bound on keys */
 #define LEAST_VALUE_BYTES ((size_t)8 + 4 + 1)
 #define LEAST_TENSOR_BYTES ((size_t)8 + 4 + 8 + 4 + 8)
