@@ -82,13 +82,18 @@ static int set_up(struct mt_cuda_device *device, struct mt_error *error)
     int code = mt_cuda_enter(device);
     if (!code)
         code = mt_cuda_check(device, cudaMemGetInfo(&available, &device->total_bytes), "opening the device");
-    if (!code)
-        code = mt_cuda_check(
-            device,
-            cudaHostAlloc(&word, sizeof *device->fault_word, cudaHostAllocMapped | cudaHostAllocPortable),
-            "allocating pinned memory");
     if (code)
         return mt_cuda_report(device, error);
+    const cudaError_t result =
+        cudaHostAlloc(&word, sizeof *device->fault_word, cudaHostAllocMapped | cudaHostAllocPortable);
+    if (result != cudaSuccess) { /* not the GPU's memory */
+        cudaGetLastError();
+        return mt_cuda_error(
+            error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
+            "cuda:%d: no pinned host memory can be had (%s): see that the host's memory is not all "
+            "in use, nor a limit on it (a container's, or LimitMEMLOCK) met",
+            device->index, cudaGetErrorName(result));
+    }
     device->fault_word = static_cast<volatile unsigned long long *>(word);
     *device->fault_word = 0;
     device->blas_bytes = mt_cuda_blas_bytes(device->total_bytes, device->limit_bytes);

@@ -86,6 +86,16 @@ const char *mt_cuda_advice(cudaError_t result)
         return "the driver's kernel module and its libraries have different versions: restart the machine, "
                "or "
                "reload the nvidia module";
+    case cudaErrorInitializationError:
+    case cudaErrorOperatingSystem:
+    case cudaErrorUnknown:
+        return "the driver does not start: dmesg may say why; see that /dev/nvidia0 and /dev/nvidia-uvm are "
+               "there and "
+               "may be opened (nvidia-modprobe -u makes the latter), or restart the machine";
+    case cudaErrorCompatNotSupportedOnDevice:
+        return "the libraries for newer CUDA on an older driver (cuda-compat) do not know this GPU: install "
+               "a driver "
+               "for CUDA 13 (580 or later), and take theirs out of LD_LIBRARY_PATH";
     case cudaErrorSystemNotReady:
         return "the system is not ready: on machines with NVSwitch the service nvidia-fabricmanager must run";
     case cudaErrorDevicesUnavailable:
@@ -144,6 +154,9 @@ int mt_cuda_check_blas(struct mt_cuda_device *device, cublasStatus_t status, con
                  "the GPU";
     else if (status == CUBLAS_STATUS_ARCH_MISMATCH || status == CUBLAS_STATUS_NOT_SUPPORTED)
         advice = "; this cuBLAS does not know the GPU or the product: install the cuBLAS of a newer toolkit";
+    else if (status == CUBLAS_STATUS_EXECUTION_FAILED || status == CUBLAS_STATUS_INTERNAL_ERROR)
+        advice =
+            "; dmesg may show an Xid line that says more; the job can be resumed from its last checkpoint";
     mt_cuda_fail(device, "cuda:%d: %s failed in cuBLAS: %s%s", device->index, doing,
                  cublasGetStatusString(status), advice);
     return -EIO;

@@ -34,7 +34,7 @@ struct mt_cuda_device_description {
     char name[128];
     char id[64];        /* "cuda:0" */
     char bus_id[32];    /* "0000:01:00.0" */
-    char unusable[256]; /* why it cannot be used, with what to do; "": it can */
+    char unusable[512]; /* why it cannot be used, with what to do; "": it can */
     int capability;     /* 89 for 8.9 */
     int multiprocessors;
     int memory_bus_bits; /* of its own memory */

@@ -82,23 +82,38 @@ static bool is_number(const char *text)
     return digits >= 1 && digits <= 4 && !text[digits];
 }
 
-size_t mt_device_gpu_bytes(const char *name)
+static bool names_gpu(const char *name)
+{
+    return !strcmp(name, "cuda") || (!strncmp(name, "cuda:", 5) && is_number(name + 5));
+}
+
+/* The GPU of a name that is one's, or "auto". */
+static int describe(const char *name, struct mt_cuda_device_description *description, struct mt_error *error)
 {
     const struct mt_cuda_module *module;
+    int index = strchr(name, ':') ? atoi(name + 5) : -1;
+    int code = mt_cuda_module_load(&module, error);
+    if (!code && index < 0)
+        code = choose_first(module, &index, error);
+    code = code ? code : module->describe(index, description, error);
+    return !code && description->unusable[0]
+               ? mt_error_set(error, -ENODEV, MT_REASON_DEVICE, "%s (%s) cannot be used: %s", description->id,
+                              description->name, description->unusable)
+               : code;
+}
+
+int mt_device_check(const char *name, struct mt_error *error)
+{
     struct mt_cuda_device_description description;
-    struct mt_error error;
-    int index = 0;
-    const bool numbered = !strncmp(name, "cuda:", 5) && is_number(name + 5);
-    if (!numbered && strcmp(name, "cuda") != 0 && strcmp(name, "auto") != 0)
+    return names_gpu(name) ? describe(name, &description, error) : 0;
+}
+
+size_t mt_device_gpu_bytes(const char *name)
+{
+    struct mt_cuda_device_description description;
+    if (!names_gpu(name) && strcmp(name, "auto") != 0)
         return 0;
-    if (mt_cuda_module_load(&module, &error))
-        return 0;
-    if (numbered)
-        index = atoi(name + 5);
-    else if (choose_first(module, &index, &error))
-        return 0;
-    return module->describe(index, &description, &error) || description.unusable[0] ? 0
-                                                                                    : description.total_bytes;
+    return describe(name, &description, NULL) ? 0 : description.total_bytes;
 }
 
 int mt_device_open(const char *name, const struct mt_device_options *options, struct mt_device **device,

@@ -30,6 +30,9 @@ void mt_blas_start_alone(char **argv);
  * works), "cuda:N" (that one). MT_REASON_DEVICE with what is missing and what to do. */
 int mt_device_open(const char *name, const struct mt_device_options *options, struct mt_device **device,
                    struct mt_error *error);
+/* Whether the GPU that the name asks for is there and can be used, before work is done that needs it; names
+ * that ask for none are well. Errors as above. */
+int mt_device_check(const char *name, struct mt_error *error);
 /* The memory of the GPU that would be opened by this name; 0: that would be none, or fail. */
 size_t mt_device_gpu_bytes(const char *name);
 static inline void mt_device_close(struct mt_device *device)

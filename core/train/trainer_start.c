@@ -1,6 +1,7 @@
 /* trainer_start.c: what a run stands on, and where it goes on from. */
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
+#include "core/device/open.h"
 #include "core/store/files.h"
 #include "core/train/checkpoint.h"
 #include "core/train/checkpoint_list.h"
@@ -139,6 +140,8 @@ int mt_trainer_open(struct trainer *trainer, struct mt_error *error)
         result = mt_run_open_model(run, error);
     if (result == 0)
         result = check_weights(trainer, error);
+    if (result == 0)
+        result = mt_device_check(run->job->device, error);
     if (result < 0)
         return result;
     size_t i;

@@ -100,6 +100,7 @@ def without_a_driver_auto_takes_the_cpu_and_cuda_says_why_not():
         assert any("device: cpu" in line for line in log_lines(folder / "auto"))
         said = folder.train(job(folder, "cuda", steps=2), "cuda", env=environment, code=70)
         assert "no CUDA device can be used" in said and "driver" in said, said[-800:]
+        assert not any("data:" in line for line in log_lines(folder / "cuda")), "told after the data was read"
         said = folder.train(job(folder, "cuda:3", steps=2), "other", env=simulated(), code=70)
         assert "there is no device cuda:3" in said, said[-800:]
 

@@ -50,6 +50,7 @@ enum cudaError {
     cudaErrorNotSupported = 801,
     cudaErrorSystemNotReady = 802,
     cudaErrorSystemDriverMismatch = 803,
+    cudaErrorCompatNotSupportedOnDevice = 804,
     cudaErrorUnknown = 999,
 };
 typedef enum cudaError cudaError_t;

@@ -229,6 +229,15 @@ static int handles_do_not_fit(void)
            error.reason != MT_REASON_OUT_OF_MEMORY || !strstr(error.message, "40.0 MiB");
 }
 
+static int no_pinned_memory(void)
+{
+    struct mt_device *device;
+    struct mt_device_info info;
+    struct mt_error error = {0};
+    return open_with_limit(0, &device, &info, &error) != -ENOMEM || error.reason != MT_REASON_OUT_OF_MEMORY ||
+           !strstr(error.message, "no pinned host memory") || strstr(error.message, "GPU's memory");
+}
+
 static int cublas_cannot_be_opened(void)
 {
     struct mt_device *device;
@@ -278,6 +287,9 @@ static const struct {
     {"719", "CUDASIM_FAIL", "cudaSetDevice:1-:719", an_error_says_what_to_do, "an Xid line"},
     {"802", "CUDASIM_FAIL", "cudaSetDevice:1-:802", an_error_says_what_to_do, "nvidia-fabricmanager"},
     {"803", "CUDASIM_FAIL", "cudaSetDevice:1-:803", an_error_says_what_to_do, "restart the machine"},
+    {"999", "CUDASIM_FAIL", "cudaSetDevice:1-:999", an_error_says_what_to_do, "or restart the machine"},
+    {"804", "CUDASIM_FAIL", "cudaSetDevice:1-:804", an_error_says_what_to_do, "out of LD_LIBRARY_PATH"},
+    {"unpinned", "CUDASIM_FAIL", "cudaHostAlloc:1", no_pinned_memory, NULL},
     {"more", "CUDASIM_LIBRARY_MEMORY", "40M", handles_take_more_than_planned, NULL},
     {"small", "CUDASIM_LIBRARY_MEMORY", "40M", handles_do_not_fit, NULL},
     {"failing", "CUDASIM_FAIL", "cublasCreate:1", cublas_cannot_be_opened, NULL},
