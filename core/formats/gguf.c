@@ -135,7 +135,7 @@ static int skip_items(struct cursor *cursor, struct mt_gguf_value *value, struct
                              value->key);
         return 0;
     }
-    if (value->count > cursor->left / 8)
+    if (value->count > mt_size_min(cursor->left, MT_HEAD_MAX_BYTES) / 8)
         return bad_model(error, "%s: \"%s\" is said to have %zu strings, more than the file has room for",
                          cursor->path, value->key, value->count);
     struct mt_gguf_text text;

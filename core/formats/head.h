@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 /* No header is longer: those of real models have up to some 30 MB. */
-#define MT_HEAD_MAX_BYTES ((size_t)256 << 20)
+#define MT_HEAD_MAX_BYTES ((size_t)128 << 20)
 
 struct mt_head {
     const char *path;    /* the caller's */

@@ -96,7 +96,8 @@ void mt_word_cache_store(struct mt_word_cache *cache, const char *word, size_t b
         return;
     uint64_t key[KEY_WORDS], packed[ID_WORDS] = {0};
     pack(word, bytes, key);
-    memcpy(packed, ids, count * sizeof *ids);
+    if (count) /* a word may have none, and `ids` be NULL */
+        memcpy(packed, ids, count * sizeof *ids);
     const uint64_t hash = hash_key(key, bytes);
     struct slot *slot = &cache->slots[hash >> 48 & (SLOTS - 1)];
     uint64_t number = atomic_load_explicit(&slot->number, memory_order_relaxed);

@@ -368,6 +368,14 @@ static void headers_have_bounds_whatever_the_size_of_the_file(void **state)
     const char *path = save(state, &writer);
     assert_int_equal(truncate(path, (off_t)1 << 40), 0);
     assert_path_refused(path, "a header beyond the bound");
+    writer = begin(3, 0, 1);
+    put_text(&writer, "test.array");
+    put(&writer, MT_GGUF_ARRAY, 4);
+    put(&writer, MT_GGUF_STRING, 4);
+    put(&writer, (uint64_t)1 << 33, 8);
+    path = save(state, &writer);
+    assert_int_equal(truncate(path, (off_t)1 << 40), 0);
+    assert_path_refused(path, "more than the file has room for");
 }
 
 static void damage_anywhere_is_survived(void **state)

@@ -452,6 +452,30 @@ static void a_character_without_a_token_and_without_an_unknown_one_is_an_error(v
     mt_tokenizer_free(tokenizer);
 }
 
+/* A BPE model without an unknown token leaves them out, as the library does; the second time from the cache.
+ */
+static void a_word_without_any_token_has_no_ids(void **state)
+{
+    struct mt_error error = {0};
+    struct mt_test_folder *folder = *state;
+    static const char document[] =
+        "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true}," MODEL(
+            "\"a\":0", "") "}";
+    mt_assert_ok(mt_file_write_atomic(mt_test_path(state, "tokenizer.json"), document, sizeof document - 1,
+                                      0666, &error),
+                 &error);
+    struct mt_tokenizer *tokenizer = load(folder->path);
+    struct mt_ids ids = {0};
+    for (int i = 0; i < 2; i++) {
+        mt_assert_ok(mt_tokenizer_encode(tokenizer, "xyz", 3, false, &ids, &error), &error);
+        assert_int_equal(ids.count, 0);
+    }
+    mt_assert_ok(mt_tokenizer_encode(tokenizer, "xyz a", 5, false, &ids, &error), &error);
+    assert_int_equal(ids.count, 1);
+    mt_ids_free(&ids);
+    mt_tokenizer_free(tokenizer);
+}
+
 static void what_is_not_supported_yet_is_named(void **state)
 {
     assert_refused(state, "{\"model\":{\"type\":\"WordLevel\",\"vocab\":{}}}",
@@ -545,6 +569,7 @@ int main(void)
         mt_test_in_folder(damaged_unigram_models_are_refused),
         mt_test_in_folder(damaged_normalization_rules_are_refused_or_harmless),
         mt_test_in_folder(a_character_without_a_token_and_without_an_unknown_one_is_an_error),
+        mt_test_in_folder(a_word_without_any_token_has_no_ids),
         mt_test_in_folder(what_is_not_supported_yet_is_named),
         mt_test_in_folder(damaged_parts_are_refused),
         cmocka_unit_test(a_pattern_without_end_is_stopped),
