@@ -9,6 +9,11 @@
 #include <utf8proc.h>
 
 #define MAX_STEPS 32
+#define MAX_TEXT_BYTES ((size_t)1024)
+/* Steps that each write a text for a character multiply: no real tokenizer comes near this. NFKC makes at
+ * most 11 times the bytes, and a blank as U+2581 3 of one. */
+#define MOST_GROWTH ((size_t)64)
+#define MOST_ADDED ((size_t)1 << 16)
 
 enum kind { NORMAL_FORM, LOWERCASE, STRIP, STRIP_ACCENTS, PREPEND, REPLACE, REPLACE_PATTERN, CHARSMAP };
 
@@ -199,7 +204,7 @@ static int strip(const struct step *step, struct mt_view text, struct mt_mapped 
     return mt_mapped_keep(out, text, start, end - start);
 }
 
-static int replace(const struct step *step, struct mt_view text, struct mt_mapped *out)
+static int replace(const struct step *step, struct mt_view text, size_t most, struct mt_mapped *out)
 {
     size_t done = 0;
     int r = 0;
@@ -212,12 +217,14 @@ static int replace(const struct step *step, struct mt_view text, struct mt_mappe
             r = mt_mapped_put(out, text, done, step->from.bytes, step->text.data, step->text.bytes);
             done += step->from.bytes;
         }
+        if (r == 0 && out->text.bytes > most)
+            return -E2BIG;
     }
     return r;
 }
 
 static int replace_pattern(const struct step *step, struct mt_regex_scratch *scratch, struct mt_view text,
-                           struct mt_mapped *out)
+                           size_t most, struct mt_mapped *out)
 {
     size_t done = 0;
     for (;;) {
@@ -228,11 +235,13 @@ static int replace_pattern(const struct step *step, struct mt_regex_scratch *scr
         if (mt_mapped_keep(out, text, done, start - done) < 0 ||
             mt_mapped_put(out, text, start, end - start, step->text.data, step->text.bytes) < 0)
             return -ENOMEM;
+        if (out->text.bytes > most)
+            return -E2BIG;
         done = end;
     }
 }
 
-static int apply(const struct step *step, struct mt_regex_scratch *scratch, struct mt_view text,
+static int apply(const struct step *step, struct mt_regex_scratch *scratch, struct mt_view text, size_t most,
                  struct mt_mapped *out)
 {
     switch (step->kind) {
@@ -249,9 +258,9 @@ static int apply(const struct step *step, struct mt_regex_scratch *scratch, stru
             return -ENOMEM;
         return mt_mapped_keep(out, text, 0, text.bytes);
     case REPLACE:
-        return replace(step, text, out);
+        return replace(step, text, most, out);
     case REPLACE_PATTERN:
-        return replace_pattern(step, scratch, text, out);
+        return replace_pattern(step, scratch, text, most, out);
     case CHARSMAP:
         return mt_charsmap_apply(step->charsmap, text, out);
     }
@@ -261,12 +270,15 @@ static int apply(const struct step *step, struct mt_regex_scratch *scratch, stru
 int mt_normalizer_apply(const struct mt_normalizer *normalizer, struct mt_regex_scratch *scratch,
                         struct mt_mapped *text, struct mt_mapped *spare)
 {
+    const size_t most = text->text.bytes * MOST_GROWTH + MOST_ADDED;
     for (size_t i = 0; i < normalizer->count; i++) {
         mt_mapped_clear(spare);
         spare->tracked = text->tracked;
         int r = mt_text_append(&spare->text, "", 0);
         if (r == 0)
-            r = apply(&normalizer->steps[i], scratch, mt_mapped_view(text), spare);
+            r = apply(&normalizer->steps[i], scratch, mt_mapped_view(text), most, spare);
+        if (r == 0 && spare->text.bytes > most)
+            r = -E2BIG;
         if (r < 0)
             return r;
         const struct mt_mapped swapped = *text;
@@ -288,6 +300,10 @@ static int copy_text(struct mt_text *text, const json_t *value, struct mt_error 
 {
     if (!json_is_string(value))
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "a normalizer lacks its text");
+    if (json_string_length(value) > MAX_TEXT_BYTES)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                            "a normalizer's text is of %zu bytes; the bound is %zu",
+                            json_string_length(value), MAX_TEXT_BYTES);
     if (mt_text_append(text, json_string_value(value), json_string_length(value)) < 0)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the tokenizer");
     return 0;

@@ -17,8 +17,8 @@ int mt_normalizer_load(const json_t *json, struct mt_normalizer **normalizer, st
 struct mt_normalizer *mt_normalizer_new_nfc(void);
 void mt_normalizer_free(struct mt_normalizer *normalizer); /* NULL is fine */
 
-/* Replaces `text` (UTF-8) by its normal form. `spare` is scratch, tracked as `text` is. 0, -ENOMEM or
- * -EINVAL. */
+/* Replaces `text` (UTF-8) by its normal form. `spare` is scratch, tracked as `text` is. 0, -ENOMEM, -EINVAL,
+ * or -E2BIG when it becomes more than 64 times as long (and 64 KiB). */
 int mt_normalizer_apply(const struct mt_normalizer *normalizer, struct mt_regex_scratch *scratch,
                         struct mt_mapped *text, struct mt_mapped *spare);
 /* Does it do nothing? */

@@ -233,6 +233,10 @@ static int encode(const struct mt_tokenizer *base, const char *text, size_t byte
     mt_mapped_free(&fixed);
     if (r == -ENOMEM)
         return out_of_memory(error);
+    if (r == -E2BIG)
+        return mt_error_set(error, r, MT_REASON_BAD_MODEL,
+                            "the tokenizer's normalizer makes more than 64 times the text of it: the "
+                            "tokenizer.json is damaged");
     if (r < 0)
         return mt_error_set(
             error, r, MT_REASON_BAD_DATA,

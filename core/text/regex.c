@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_PATTERN_BYTES ((size_t)1 << 16) /* those of real tokenizers have up to some 1,000 */
+
 struct mt_regex {
     pcre2_code *code;
     pcre2_match_context *context;
@@ -248,6 +250,9 @@ static int compile(struct mt_regex *regex, const struct mt_text *pattern, struct
 int mt_regex_compile(const char *pattern, size_t bytes, struct mt_regex **result, struct mt_error *error)
 {
     *result = NULL;
+    if (bytes > MAX_PATTERN_BYTES)
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                            "a pattern of %zu bytes is beyond the bound of %zu", bytes, MAX_PATTERN_BYTES);
     struct mt_regex *regex = calloc(1, sizeof *regex);
     struct mt_text translated = {0};
     int r = regex ? translate(pattern, bytes, &translated, error) : -ENOMEM;

@@ -476,6 +476,55 @@ static void a_word_without_any_token_has_no_ids(void **state)
     mt_tokenizer_free(tokenizer);
 }
 
+/* Five steps that make each a hundred of it would make 10 GB of one. */
+static void a_normalizer_that_multiplies_is_stopped(void **state)
+{
+#define STEP(pattern) "{\"type\":\"Replace\",\"pattern\":{\"" pattern "\":\"a\"},\"content\":\"%0100d\"}"
+    static const char *const formats[] = {
+        "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" STEP("String") "," STEP("String") "," STEP(
+            "String") "," STEP("String") "," STEP("String") "]}," MODEL("\"a\":0", "") "}",
+        "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" STEP("Regex") "," STEP("Regex") "," STEP(
+            "Regex") "," STEP("Regex") "," STEP("Regex") "]}," MODEL("\"a\":0", "") "}"};
+    for (size_t i = 0; i < 2; i++) {
+        struct mt_error error = {0};
+        struct mt_test_folder *folder = *state;
+        char document[2048];
+        snprintf(document, sizeof document, formats[i], 0, 0, 0, 0, 0);
+        for (char *c = document; *c; c++)
+            if (*c == '0' && c[-1] != ':')
+                *c = 'a';
+        mt_assert_ok(mt_file_write_atomic(mt_test_path(state, "tokenizer.json"), document, strlen(document),
+                                          0666, &error),
+                     &error);
+        struct mt_tokenizer *tokenizer = load(folder->path);
+        struct mt_ids ids = {0};
+        assert_int_equal(mt_tokenizer_encode(tokenizer, "aaaa", 4, false, &ids, &error), -E2BIG);
+        assert_int_equal(error.reason, MT_REASON_BAD_MODEL);
+        mt_assert_mentions(error.message, "more than 64 times");
+        mt_ids_free(&ids);
+        mt_tokenizer_free(tokenizer);
+    }
+#undef STEP
+    char document[4096];
+    snprintf(document, sizeof document,
+             "{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"%02000d\"}," MODEL("\"a\":0", "") "}", 0);
+    assert_refused(state, document, "a normalizer's text is of 2000 bytes; the bound is 1024");
+}
+
+static void a_pattern_of_any_length_is_refused_at_once(void **state)
+{
+    (void)state;
+    const size_t bytes = (size_t)10 << 20;
+    struct mt_error error = {0};
+    struct mt_regex *regex;
+    char *pattern = malloc(bytes);
+    assert_non_null(pattern);
+    memset(pattern, 'a', bytes);
+    assert_int_equal(mt_regex_compile(pattern, bytes, &regex, &error), -EINVAL);
+    mt_assert_mentions(error.message, "beyond the bound of 65536");
+    free(pattern);
+}
+
 static void what_is_not_supported_yet_is_named(void **state)
 {
     assert_refused(state, "{\"model\":{\"type\":\"WordLevel\",\"vocab\":{}}}",
@@ -570,6 +619,8 @@ int main(void)
         mt_test_in_folder(damaged_normalization_rules_are_refused_or_harmless),
         mt_test_in_folder(a_character_without_a_token_and_without_an_unknown_one_is_an_error),
         mt_test_in_folder(a_word_without_any_token_has_no_ids),
+        mt_test_in_folder(a_normalizer_that_multiplies_is_stopped),
+        cmocka_unit_test(a_pattern_of_any_length_is_refused_at_once),
         mt_test_in_folder(what_is_not_supported_yet_is_named),
         mt_test_in_folder(damaged_parts_are_refused),
         cmocka_unit_test(a_pattern_without_end_is_stopped),
