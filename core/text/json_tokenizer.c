@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define bad_model(error, ...) mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, __VA_ARGS__)
+#define MAX_REPLACEMENT_BYTES 1024 /* each token of the vocabulary may hold it many times */
 #define not_supported(error, ...) mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL, __VA_ARGS__)
 
 static int no_memory(struct mt_error *error)
@@ -40,6 +41,9 @@ static int read_replace(const json_t *json, struct decoding *decoding, struct mt
     const char *to = json_string_value(json_object_get(json, "content"));
     if (!from || !*from || !to || decoding->from)
         return not_supported(error, "this Replace in a decoder is not supported yet");
+    if (strlen(to) > MAX_REPLACEMENT_BYTES)
+        return bad_model(error, "a Replace in the decoder has a text of %zu bytes; the bound is %d",
+                         strlen(to), MAX_REPLACEMENT_BYTES);
     decoding->from = from;
     decoding->to = to;
     return 0;
@@ -250,7 +254,10 @@ static int insert_added(struct mt_pipeline *tokenizer, const json_t *json, int32
         r = piece_of(decoding, text->data, text->bytes, &spare.text);
     if (r == 0)
         r = mt_vocab_replace(&tokenizer->pieces, id, spare.text.data, spare.text.bytes);
-    int result = r == -ENOMEM ? no_memory(error) : 0;
+    int result = r == -ENOMEM ? no_memory(error)
+                 : r < 0 ? bad_model(error, "the normalizer can't be applied to the added token \"%.40s\"",
+                                     json_string_value(content))
+                         : 0;
     if (r == 0)
         result = mt_added_insert(tokenizer->added_normalized, text->data, text->bytes, token, error);
     mt_regex_scratch_free(scratch);

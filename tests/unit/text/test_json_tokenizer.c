@@ -509,6 +509,22 @@ static void a_normalizer_that_multiplies_is_stopped(void **state)
     snprintf(document, sizeof document,
              "{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"%02000d\"}," MODEL("\"a\":0", "") "}", 0);
     assert_refused(state, document, "a normalizer's text is of 2000 bytes; the bound is 1024");
+    snprintf(
+        document, sizeof document,
+        "{\"decoder\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"%02000d\"}," MODEL(
+            "\"a\":0", "") "}",
+        0);
+    assert_refused(state, document, "a Replace in the decoder has a text of 2000 bytes; the bound is 1024");
+    /* An added token that it can't be applied to is not passed over. */
+    snprintf(
+        document, sizeof document,
+        "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(a+)+b|(a|aa)+c\"},\"content\":\"\"},"
+        "\"added_tokens\":[{\"id\":1,\"normalized\":true,\"content\":\"%064d\"}]," MODEL("\"a\":0", "") "}",
+        0);
+    for (char *c = strstr(document, "content\":\"0"); *c; c++)
+        if (*c == '0' && c[-1] != ':')
+            *c = 'a';
+    assert_refused(state, document, "can't be applied to the added token");
 }
 
 static void a_pattern_of_any_length_is_refused_at_once(void **state)
