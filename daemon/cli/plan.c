@@ -144,7 +144,8 @@ static json_t *document_of_model(const char *key, const char *model)
 static bool is_model_folder(const char *path)
 {
     mt_autofree char *config = mt_path_join(path, "config.json");
-    return config && access(config, R_OK) == 0;
+    mt_autofree char *gguf = mt_folder_first(path, ".gguf");
+    return (config && access(config, R_OK) == 0) || gguf;
 }
 
 static int read_job(const struct command *command, struct mt_job **job)

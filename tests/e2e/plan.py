@@ -98,6 +98,13 @@ def a_model_folder_is_planned_without_a_document():
 
 
 @case
+def a_folder_of_one_gguf_model_is_planned_without_a_document():
+    with open(os.path.join(ROOT, "tests/golden/gguf/qwen3.gguf"), "rb") as file:
+        folder.write("packed/model.gguf", file.read())
+    equal(plan("packed")["parameters"], plan("packed/model.gguf")["parameters"])
+
+
+@case
 def bad_arguments_are_named():
     folder.run("plan", code=64, says=["give a job document"])
     folder.run("plan", "smollm2-360m", "other", code=64, says=["other"])
