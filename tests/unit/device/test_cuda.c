@@ -238,6 +238,34 @@ static int no_pinned_memory(void)
            !strstr(error.message, "no pinned host memory") || strstr(error.message, "GPU's memory");
 }
 
+/* A copy, a fill or a launch that the driver refuses fails its call and the device, with `wanted` in the
+ * sentence. */
+static int a_refused_call_fails_the_device(void)
+{
+    struct mt_device *device;
+    struct mt_device_info info;
+    struct mt_stream *stream;
+    struct mt_error error = {0};
+    void *memory, *host;
+    if (open_with_limit(0, &device, &info, &error) ||
+        device->api->stream_create(device, "s", &stream, &error) ||
+        device->api->allocate(device, 64, &memory, &error) ||
+        device->api->host_allocate(device, 64, &host, NULL, &error))
+        return 1;
+    const struct mt_device_api *api = device->api;
+    const struct mt_add_args sum = {.b = memory, .y = memory, .count = 16, .scale = 1, .dtype = MT_F32};
+    const int code =
+        !strcmp(wanted, "a copy to the device failed") ? api->copy_to_device(stream, memory, host, 64)
+        : !strcmp(wanted, "a copy to the host failed") ? api->copy_to_host(stream, host, memory, 64)
+        : !strcmp(wanted, "add failed")                ? api->add(stream, &sum)
+                                                       : api->fill_zero(stream, memory, 64);
+    const bool told = code == -EIO && strstr(api->last_error(device), wanted) &&
+                      api->stream_synchronize(stream, &error) == -EIO && strstr(error.message, wanted);
+    api->stream_destroy(stream);
+    mt_device_close(device);
+    return !told;
+}
+
 static int cublas_cannot_be_opened(void)
 {
     struct mt_device *device;
@@ -290,6 +318,13 @@ static const struct {
     {"999", "CUDASIM_FAIL", "cudaSetDevice:1-:999", an_error_says_what_to_do, "or restart the machine"},
     {"804", "CUDASIM_FAIL", "cudaSetDevice:1-:804", an_error_says_what_to_do, "out of LD_LIBRARY_PATH"},
     {"unpinned", "CUDASIM_FAIL", "cudaHostAlloc:1", no_pinned_memory, NULL},
+    {"in", "CUDASIM_FAIL", "cudaMemcpyAsync:1", a_refused_call_fails_the_device,
+     "a copy to the device failed"},
+    {"out", "CUDASIM_FAIL", "cudaMemcpyAsync:1", a_refused_call_fails_the_device,
+     "a copy to the host failed"},
+    {"fill", "CUDASIM_FAIL", "cudaMemsetAsync:1", a_refused_call_fails_the_device,
+     "filling memory with zeros"},
+    {"launch", "CUDASIM_FAIL", "launch:1", a_refused_call_fails_the_device, "add failed"},
     {"more", "CUDASIM_LIBRARY_MEMORY", "40M", handles_take_more_than_planned, NULL},
     {"small", "CUDASIM_LIBRARY_MEMORY", "40M", handles_do_not_fit, NULL},
     {"failing", "CUDASIM_FAIL", "cublasCreate:1", cublas_cannot_be_opened, NULL},
