@@ -15,7 +15,8 @@ struct mt_transfer {
     int fd;
     char *text;
     size_t text_bytes, max_text;
-    off_t have; /* bytes that `fd` has: the request is for what follows */
+    off_t have;   /* bytes that `fd` has: the request is for what follows */
+    int64_t most; /* of the whole file, in `fd`: what goes on behind that ends the transfer; -1: no bound */
 
     /* What the server said. */
     long status;
@@ -25,8 +26,8 @@ struct mt_transfer {
 };
 
 /* One request. 0 when an answer came, whatever its status, and its body to the end; -EINTR when should_stop
- * said so; -EAGAIN when the connection failed or broke off (the sentence says how); else an error that trying
- * again does not mend. */
+ * said so; -EAGAIN when the connection failed or broke off (the sentence says how); -EILSEQ when more than
+ * `most` bytes came; else an error that trying again does not mend. */
 int mt_transfer_run(struct mt_transfer *transfer, struct mt_error *error);
 
 #endif

@@ -193,9 +193,9 @@ static int try_file(const struct mt_fetching *fetching, const char *url, const c
     struct stat status;
     if (fd < 0 || fstat(fd, &status) < 0)
         return mt_error_set_errno(error, MT_REASON_IO, "cannot write %s", part);
-    struct mt_transfer transfer = {
-        .download = &fetching->download, .url = url, .fd = fd, .have = status.st_size};
     const json_int_t told = json_integer_value(json_object_get(file, "size"));
+    struct mt_transfer transfer = {
+        .download = &fetching->download, .url = url, .fd = fd, .have = status.st_size, .most = told};
     const char *sha256 = json_string_value(json_object_get(file, "sha256"));
     int r = told >= 0 && status.st_size == told && told > 0 ? 0 : mt_transfer_run(&transfer, error);
     if (r == 0 && transfer.status)

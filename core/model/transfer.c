@@ -106,6 +106,10 @@ static size_t on_body(char *data, size_t size, size_t count, void *context)
         transfer->have = 0;
     }
     state->begun = true;
+    if (transfer->most >= 0 && (int64_t)bytes > transfer->most - transfer->have) {
+        state->write_error = -EILSEQ; /* a disk would be full before a body without end is checked */
+        return 0;
+    }
     int r = mt_fd_pwrite_all(transfer->fd, data, bytes, transfer->have);
     if (r < 0) {
         state->write_error = r;
@@ -136,6 +140,10 @@ static int outcome(const struct state *state, CURLcode code, const char *why, st
     if (state->stopped)
         return mt_error_set(error, -EINTR, MT_REASON_INTERRUPTED,
                             "the download was stopped; it goes on where it is when asked for again");
+    if (state->write_error == -EILSEQ)
+        return mt_error_set(error, -EILSEQ, MT_REASON_IO,
+                            "%s: more bytes come than the %jd that the hub told", transfer->url,
+                            (intmax_t)transfer->most);
     if (state->write_error) {
         errno = -state->write_error;
         return mt_error_set_errno(error, MT_REASON_IO, "%s", transfer->url);

@@ -115,6 +115,18 @@ def a_wrong_checksum_is_tried_once_more_and_then_refused():
 
 
 @case
+def a_body_without_end_ends_where_the_file_should():
+    with World() as world:
+        world.hub.faults = [("endless",)]
+        world.fetch("run")
+        world.check_whole()
+    with World() as world:
+        world.hub.faults = [("endless",), ("endless",)]
+        world.fetch("run", code=74, says=["more bytes come than the", "that the hub told"])
+        assert not os.path.exists(world / f"models/Org/Tiny.partial/{WEIGHTS}.part")
+
+
+@case
 def refusals_of_the_hub_are_told():
     with World() as world:
         world.hub.api_status = 401

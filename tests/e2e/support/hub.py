@@ -11,7 +11,8 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 class Hub:
     """The API and small files on one port, large files on another, as the real one has them on another host. `faults`
-    are taken from the front, one a request for a large file: ("cut", bytes), ("wrong",), ("status", code), ("slow",)."""
+    are taken from the front, one a request for a large file: ("cut", bytes), ("wrong",), ("status", code), ("slow",),
+    ("endless",): on and on behind the end."""
 
     def __init__(self, files, name, *large, kind="models", commit=COMMIT):
         self.files, self.listing, self.ranges = files, sorted(files), True
@@ -84,7 +85,8 @@ class Hub:
         if asked and self.ranges:
             first = int(asked[len("bytes="):].split("-")[0])
         request.send_response(206 if first else 200)
-        request.send_header("Content-Length", str(len(data) - first))
+        if fault[0] != "endless":
+            request.send_header("Content-Length", str(len(data) - first))
         if first:
             request.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
         request.end_headers()
@@ -95,6 +97,11 @@ class Hub:
             time.sleep(30)
         else:
             request.wfile.write(part)
+        try:
+            while fault[0] == "endless":
+                request.wfile.write(bytes(1 << 16))
+        except OSError:
+            pass
         request.close_connection = True
 
     def of_large(self):
