@@ -11,7 +11,6 @@ import os
 import random
 import re
 import struct
-import subprocess
 import sys
 import tempfile
 
@@ -19,7 +18,6 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "sup
 import consumers
 import texts
 
-TOKENIZE = os.path.join(consumers.BUILD, "tests", "e2e", "tokenize_lines")
 KINDS = os.path.join(consumers.ROOT, "tests", "unit", "text", "tokenizers")
 COUNT = int(os.environ.get("MT_TOKENIZER_TEXTS", "400"))
 
@@ -89,11 +87,6 @@ def write_file(path, pre, vocab, merges):
             file.write(text(key) + struct.pack("<I", kind) + value)
 
 
-def tokenize(path, data):
-    request = b"".join(b"%d\n%s" % (len(one), one) for one in data)
-    return subprocess.run([TOKENIZE, path], input=request, capture_output=True)
-
-
 def library(model, name, patterns):
     from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
     from tokenizers.models import BPE
@@ -116,7 +109,7 @@ def check(path, model, name, patterns):
     write_file(path, name, model["vocab"], model["merges"])
     r = random.Random(name)
     data = [one.encode() for one in NUMBERS] + [texts.random_text(r, NUMBERS).encode() for _ in range(COUNT)]
-    done = tokenize(path, data)
+    done = consumers.tokenize_lines(path, data)
     if done.returncode:
         return done.stderr.decode(errors="replace").strip()
     for one, line, ids in zip(data, done.stdout.decode().split("\n"), library(model, name, patterns).encode_batch([one.decode() for one in data])):
@@ -145,7 +138,7 @@ def main():
             model = models["gemma" if name in MARKED else "gpt2"]
             if name in REFUSED or name == "no-such":
                 write_file(path, name, model["vocab"], model["merges"])
-                done = tokenize(path, [b"text"])
+                done = consumers.tokenize_lines(path, [b"text"])
                 why = None if done.returncode and f"`{name}` is not supported" in done.stderr.decode() else done.stderr.decode()
                 print(f"not ok {name} is refused by name: {why}" if why else f"ok {name} is refused by name")
             else:

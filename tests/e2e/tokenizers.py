@@ -10,7 +10,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -108,8 +107,7 @@ def check_decoding(name, folder, library):
     """What the ids decode to; control pieces are written out here, and left out by the library."""
     r = random.Random("decoding " + name)
     data = [texts.random_text(r).encode() for _ in range(500)]
-    request = b"".join(b"%d\n%s" % (len(one), one) for one in data)
-    out = subprocess.run([TOKENIZE, folder, "decode"], input=request, capture_output=True).stdout
+    out = consumers.tokenize_lines(folder, data, "decode").stdout
     for one in data:
         length, out = out.split(b"\n", 1)
         got, out = out[:int(length)], out[int(length) + 1:]

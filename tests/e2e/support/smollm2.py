@@ -10,7 +10,6 @@ import consumers
 
 GOLDEN = os.path.join(consumers.ROOT, "tests", "golden", "smollm2", "llama_cpp.json")
 DECODE = os.path.join(consumers.BUILD, "tests", "e2e", "decode_lines")
-TOKENIZE = os.path.join(consumers.BUILD, "tests", "e2e", "tokenize_lines")
 
 TOKENS = 24       # of each continuation
 LOGITS = 1e-3     # how far logits may be apart
@@ -34,8 +33,8 @@ def model():
 
 
 def tokenize(path, texts):
-    data = b"".join(b"%d\n%s" % (len(one.encode()), one.encode()) for one in texts)
-    done = subprocess.run([TOKENIZE, path], input=data, capture_output=True, check=True)
+    done = consumers.tokenize_lines(path, [one.encode() for one in texts])
+    done.check_returncode()
     return [[int(word) for word in line.split()] for line in done.stdout.decode().splitlines()]
 
 
