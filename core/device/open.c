@@ -57,18 +57,18 @@ static int open_cuda(const char *number, const struct mt_device_options *options
                   : open_first(module, options, device, error);
 }
 
-/* A build without the module says nothing: nobody there expects a GPU. */
+/* Says why no GPU is used, also where the build has no module: whoever has a GPU and no nvcc would wait long.
+ */
 static int open_auto(const struct mt_device_options *options, struct mt_device **device,
                      struct mt_error *error)
 {
     const struct mt_cuda_module *module;
     struct mt_error why;
     int code = mt_cuda_module_load(&module, &why);
-    const bool expected = code != -ENOENT || getenv("MEGATRAIN_CUDA_MODULE");
     code = code ? code : open_first(module, options, device, &why);
     if (code == 0)
         return 0;
-    if (expected && options && options->note) {
+    if (options && options->note) {
         char sentence[MT_ERROR_MESSAGE_BYTES + 64];
         snprintf(sentence, sizeof sentence, "device auto takes the CPU: %s", why.message);
         options->note(options->note_context, sentence);

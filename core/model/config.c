@@ -1,6 +1,6 @@
 #include "core/model/config.h"
 
-#include <math.h>
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -50,8 +50,8 @@ int mt_config_number(const json_t *config, const char *key, double *value, struc
     const json_t *item = present(config, key);
     if (!item)
         return 0;
-    if (!json_is_number(item) || !isfinite(json_number_value(item)) || json_number_value(item) < 0)
-        return bad(error, key, "a number of 0 or more");
+    if (!json_is_number(item) || !(json_number_value(item) >= 0) || json_number_value(item) > FLT_MAX)
+        return bad(error, key, "a number of 0 or more that fp32 can hold");
     *value = json_number_value(item);
     return 0;
 }

@@ -3,12 +3,13 @@
 is full, is missing or too old.
 time limit: 400 s"""
 import os
+import shutil
 import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from megatraind import BUILD, Daemon, Skipped, case, equal, run_cases, until  # noqa: E402
-from training import WORKER, Folder, log_lines, rows, same_runs, saved, tiny, write_documents  # noqa: E402
+from training import MEGATRAIN, WORKER, Folder, log_lines, rows, same_runs, saved, tiny, write_documents  # noqa: E402
 
 MODULE = os.path.join(BUILD, "megatrain-cudasim.so")
 BF16_TOLERANCE = 5e-3  # of a loss: 8 bits of mantissa, averaged over a batch
@@ -88,6 +89,17 @@ def host_memory_that_cannot_be_pinned_is_told_once_and_works():
         told = [line for line in log_lines(folder / "run") if "could not be pinned" in line]
         equal(len(told), 1)
         assert "LimitMEMLOCK" in told[0], told
+
+
+@case
+def a_build_without_the_module_says_that_it_takes_the_cpu():
+    with Folder() as folder:
+        alone = shutil.copy(MEGATRAIN, folder / "megatrain")
+        environment = {name: value for name, value in os.environ.items() if name != "MEGATRAIN_CUDA_MODULE"}
+        folder.train(job(folder, "auto", steps=2), "run", env=environment, executable=alone)
+        told = [line for line in log_lines(folder / "run") if "device auto takes the CPU" in line]
+        equal(len(told), 1)
+        assert "no CUDA module" in told[0], told
 
 
 @case

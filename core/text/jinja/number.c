@@ -18,7 +18,7 @@ void mt_jfloat_repr(double number, char text[MT_J_FLOAT_BYTES])
         snprintf(text, MT_J_FLOAT_BYTES, number < 0 ? "-inf" : "inf");
         return;
     }
-    char digits[MT_J_FLOAT_BYTES - 8]; /* room for the exponent */
+    char digits[MT_J_FLOAT_BYTES - 14]; /* less room for whatever int an exponent may be */
     for (int precision = 0; precision < 17; precision++) {
         snprintf(digits, sizeof digits, "%.*e", precision, number);
         if (strtod(digits, NULL) == number)

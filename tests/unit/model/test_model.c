@@ -215,6 +215,7 @@ static void wrong_numbers_are_refused_by_name(void **state)
     check_refused("{" SMALL ",\"head_dim\":7}", "even");
     check_refused("{" SMALL ",\"head_dim\":-8}", "head_dim");
     check_refused("{" SMALL ",\"rms_norm_eps\":\"small\"}", "rms_norm_eps");
+    check_refused("{" SMALL ",\"rms_norm_eps\":1e308}", "rms_norm_eps");
     check_refused("{" SMALL ",\"tie_word_embeddings\":1}", "tie_word_embeddings");
     check_refused(
         "{\"model_type\":\"llama\",\"vocab_size\":99999999999,\"hidden_size\":24,\"intermediate_size\":40,"
