@@ -90,7 +90,7 @@ static int open_part(const struct mt_gguf *first, const char *stem, const struct
                             "whole without it",
                             wanted->number + 1, wanted->count, path);
     r = r ? r : read_place(*part, &place, error);
-    if (r < 0)
+    if (r != 0)
         return r;
     if (place.number != wanted->number || place.count != wanted->count || place.tensors != wanted->tensors)
         return bad_model(
@@ -169,7 +169,7 @@ int mt_gguf_join_parts(struct mt_gguf **file, struct mt_error *error)
         first->others = mt_arena_alloc(first->arena, count, sizeof *first->others);
         r = first->others ? 0 : mt_gguf_no_memory(error, first->path);
     }
-    if (r < 0) {
+    if (r != 0 || !first->others) {
         for (size_t i = 0; i < count; i++)
             if (parts[i] != opened)
                 mt_gguf_close(parts[i]);

@@ -191,9 +191,9 @@ static int check_metadata(const char *path, json_t *metadata, struct mt_error *e
 static int reserve_tensors(struct mt_safetensors *file, size_t more)
 {
     size_t needed, bytes;
-    if (!mt_size_add(file->num_tensors, more, &needed))
+    if (!mt_size_add(file->num_tensors, mt_size_max(more, 1), &needed))
         return -ENOMEM;
-    if (needed <= file->capacity)
+    if (file->tensors && needed <= file->capacity)
         return 0;
     needed = mt_size_max(needed, file->capacity * 2);
     if (!mt_size_mul(needed, sizeof *file->tensors, &bytes))

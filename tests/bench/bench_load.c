@@ -135,15 +135,15 @@ static bool measure_fresh(const struct mt_model *model, struct mt_device *device
                           const char *folder)
 {
     const struct mt_store_options options = {.compute_dtype = MT_F32, .weights_only = true, .pool = pool};
-    double ratios[PAIRS];
+    double ratios[PAIRS] = {0};
     mt_autofree char *path = mt_path_join(folder, "fresh.safetensors");
     struct mt_store *store;
     need(mt_store_new(model, device, &options, &store, &error));
     need(mt_store_init(store, 7, pool, &error));
     need(mt_store_save_weights(store, folder, "fresh", MT_F32, &error));
     mt_store_free(store);
-    for (size_t i = 0; i <= PAIRS;
-         i++) { /* the first, in which the machine finds its large pages, is not told */
+    /* The first, in which the machine finds its large pages, is not told. */
+    for (size_t i = 0; i <= PAIRS; i++) {
         const double once = read_fresh(path), start = mt_time_monotonic();
         need(mt_store_new(model, device, &options, &store, &error));
         need(mt_store_load_files(store, path, pool, &error));
