@@ -62,8 +62,14 @@ static size_t forget(struct mt_paper_blocks *blocks, const void *address)
     return 0;
 }
 
-int mt_paper_allocate(struct mt_paper_memory *memory, size_t asked, void **address, struct mt_error *error)
+static struct mt_paper_memory *memory_of(struct mt_device *device)
 {
+    return &((struct mt_paper_base *)device)->memory;
+}
+
+int mt_paper_allocate(struct mt_device *device, size_t asked, void **address, struct mt_error *error)
+{
+    struct mt_paper_memory *memory = memory_of(device);
     size_t bytes;
     *address = NULL;
     if (!mt_size_align(mt_size_max(asked, 1), ALIGNMENT, &bytes) ||
@@ -82,13 +88,13 @@ int mt_paper_allocate(struct mt_paper_memory *memory, size_t asked, void **addre
     return 0;
 }
 
-void mt_paper_release(struct mt_paper_memory *memory, const void *address)
+void mt_paper_release(struct mt_device *device, void *address)
 {
-    forget(&memory->device, address);
+    forget(&memory_of(device)->device, address);
 }
 
 /* Pages that are never written take no memory, and those of small blocks (labels, sums) may be. */
-int mt_paper_host_allocate(struct mt_paper_memory *memory, size_t asked, void **address, bool *pinned,
+int mt_paper_host_allocate(struct mt_device *device, size_t asked, void **address, bool *pinned,
                            struct mt_error *error)
 {
     const size_t bytes = mt_size_max(asked, 1);
@@ -102,7 +108,7 @@ int mt_paper_host_allocate(struct mt_paper_memory *memory, size_t asked, void **
     if (mapped == MAP_FAILED)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
                             "no address space for %zu bytes of host memory", bytes);
-    int r = remember(&memory->host, mapped, bytes, error);
+    int r = remember(&memory_of(device)->host, mapped, bytes, error);
     if (r) {
         munmap(mapped, bytes);
         return r;
@@ -111,9 +117,9 @@ int mt_paper_host_allocate(struct mt_paper_memory *memory, size_t asked, void **
     return 0;
 }
 
-void mt_paper_host_release(struct mt_paper_memory *memory, void *address)
+void mt_paper_host_release(struct mt_device *device, void *address)
 {
-    const size_t bytes = address ? forget(&memory->host, address) : 0;
+    const size_t bytes = address ? forget(&memory_of(device)->host, address) : 0;
     if (bytes)
         munmap(address, bytes);
 }
@@ -121,9 +127,8 @@ void mt_paper_host_release(struct mt_paper_memory *memory, void *address)
 /* ---- a device like another one ---- */
 
 struct paper_device {
-    struct mt_device base;
+    struct mt_paper_base paper;
     struct mt_device *like;
-    struct mt_paper_memory memory;
 };
 
 struct mt_stream {
@@ -142,13 +147,13 @@ static struct paper_device *of(struct mt_device *device)
 static void info(struct mt_device *device, struct mt_device_info *told)
 {
     of(device)->like->api->info(of(device)->like, told);
-    told->free_bytes = mt_paper_memory_free(&of(device)->memory);
+    told->free_bytes = mt_paper_memory_free(&of(device)->paper.memory);
     told->simulated = true;
 }
 
 static void close_device(struct mt_device *device)
 {
-    mt_paper_memory_clear(&of(device)->memory);
+    mt_paper_memory_clear(&of(device)->paper.memory);
     free(device);
 }
 
@@ -156,27 +161,6 @@ static const char *last_error(struct mt_device *device)
 {
     (void)device;
     return "";
-}
-
-static int allocate(struct mt_device *device, size_t bytes, void **address, struct mt_error *error)
-{
-    return mt_paper_allocate(&of(device)->memory, bytes, address, error);
-}
-
-static void release(struct mt_device *device, void *address)
-{
-    mt_paper_release(&of(device)->memory, address);
-}
-
-static int host_allocate(struct mt_device *device, size_t bytes, void **memory, bool *pinned,
-                         struct mt_error *error)
-{
-    return mt_paper_host_allocate(&of(device)->memory, bytes, memory, pinned, error);
-}
-
-static void host_release(struct mt_device *device, void *memory)
-{
-    mt_paper_host_release(&of(device)->memory, memory);
 }
 
 static int stream_create(struct mt_device *device, const char *name, struct mt_stream **stream,
@@ -236,10 +220,10 @@ static const struct mt_device_api paper_api = {
     .info = info,
     .close = close_device,
     .last_error = last_error,
-    .allocate = allocate,
-    .release = release,
-    .host_allocate = host_allocate,
-    .host_release = host_release,
+    .allocate = mt_paper_allocate,
+    .release = mt_paper_release,
+    .host_allocate = mt_paper_host_allocate,
+    .host_release = mt_paper_host_release,
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,
     .stream_synchronize = stream_synchronize,
@@ -257,9 +241,9 @@ int mt_paper_device_open(struct mt_device *like, struct mt_device **device_out, 
     if (!device)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for a device on paper");
     like->api->info(like, &told);
-    device->base.api = &paper_api;
+    device->paper.base.api = &paper_api;
     device->like = like;
-    mt_paper_memory_init(&device->memory, told.free_bytes, told.host_memory);
-    *device_out = &device->base;
+    mt_paper_memory_init(&device->paper.memory, told.free_bytes, told.host_memory);
+    *device_out = &device->paper.base;
     return 0;
 }

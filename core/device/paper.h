@@ -28,13 +28,19 @@ void mt_paper_memory_clear(struct mt_paper_memory *memory);
 /* Left of the limit; 0 where more is in use. */
 size_t mt_paper_memory_free(const struct mt_paper_memory *memory);
 
-/* As a device's functions of these names (struct mt_device_api). Host memory is address space that is
- * reserved, not taken. */
-int mt_paper_allocate(struct mt_paper_memory *memory, size_t bytes, void **address, struct mt_error *error);
-void mt_paper_release(struct mt_paper_memory *memory, const void *address);
-int mt_paper_host_allocate(struct mt_paper_memory *memory, size_t bytes, void **address, bool *pinned,
+/* What a device with such memory begins with. */
+struct mt_paper_base {
+    struct mt_device base;
+    struct mt_paper_memory memory;
+};
+
+/* Functions of struct mt_device_api for devices that begin so. Host memory is address space that is reserved,
+ * not taken. */
+int mt_paper_allocate(struct mt_device *device, size_t bytes, void **address, struct mt_error *error);
+void mt_paper_release(struct mt_device *device, void *address);
+int mt_paper_host_allocate(struct mt_device *device, size_t bytes, void **address, bool *pinned,
                            struct mt_error *error);
-void mt_paper_host_release(struct mt_paper_memory *memory, void *address);
+void mt_paper_host_release(struct mt_device *device, void *address);
 
 /* A device that is like `like`, with the memory that is free there now, and that computes nothing: executors
  * can be made on it, not run. `like` must stay open. Errors: MT_REASON_OUT_OF_MEMORY. */

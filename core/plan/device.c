@@ -23,7 +23,7 @@ static void info(struct mt_device *base, struct mt_device_info *told)
         .name = "planned",
         .kernel_set = "none",
         .total_bytes = device->machine.device_bytes,
-        .free_bytes = mt_paper_memory_free(&device->memory),
+        .free_bytes = mt_paper_memory_free(&device->paper.memory),
         .host_memory = device->machine.host_memory,
         .supports_bf16 = true,
         .simulated = true,
@@ -36,29 +36,6 @@ static const char *last_error(struct mt_device *device)
 {
     (void)device;
     return "";
-}
-
-/* ---- memory ---- */
-
-static int allocate(struct mt_device *base, size_t bytes, void **address, struct mt_error *error)
-{
-    return mt_paper_allocate(&of(base)->memory, bytes, address, error);
-}
-
-static void release(struct mt_device *base, void *address)
-{
-    mt_paper_release(&of(base)->memory, address);
-}
-
-static int host_allocate(struct mt_device *base, size_t bytes, void **memory, bool *pinned,
-                         struct mt_error *error)
-{
-    return mt_paper_host_allocate(&of(base)->memory, bytes, memory, pinned, error);
-}
-
-static void host_release(struct mt_device *base, void *memory)
-{
-    mt_paper_host_release(&of(base)->memory, memory);
 }
 
 /* ---- time ---- */
@@ -244,7 +221,7 @@ static size_t attention_workspace_bytes(struct mt_device *base, const struct mt_
 static void close_device(struct mt_device *base)
 {
     struct mt_plan_device *device = of(base);
-    mt_paper_memory_clear(&device->memory);
+    mt_paper_memory_clear(&device->paper.memory);
     free(device->updated);
     mt_device_close(device->like);
     free(device);
@@ -255,10 +232,10 @@ static const struct mt_device_api plan_api = {
     .info = info,
     .close = close_device,
     .last_error = last_error,
-    .allocate = allocate,
-    .release = release,
-    .host_allocate = host_allocate,
-    .host_release = host_release,
+    .allocate = mt_paper_allocate,
+    .release = mt_paper_release,
+    .host_allocate = mt_paper_host_allocate,
+    .host_release = mt_paper_host_release,
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,
     .stream_synchronize = stream_synchronize,
@@ -286,31 +263,31 @@ int mt_plan_device_open(const struct mt_plan_machine *machine, struct mt_device 
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for a plan");
     device->api = plan_api;
     mt_plan_operations(&device->api);
-    device->base.api = &device->api;
+    device->paper.base.api = &device->api;
     device->machine = *machine;
-    mt_paper_memory_init(&device->memory, machine->device_bytes - machine->reserved_bytes,
+    mt_paper_memory_init(&device->paper.memory, machine->device_bytes - machine->reserved_bytes,
                          machine->host_memory);
     const bool cuda = strcmp(machine->kind, "cuda") == 0;
     int r = cuda ? 0 : mt_device_open("cpu", NULL, &device->like, error);
     if (r == 0 && machine->scratch_bytes) {
         /* Even if there is no room: then nothing else fits, and the plan says so. */
-        const bool endless = device->memory.endless;
+        const bool endless = device->paper.memory.endless;
         void *scratch;
-        device->memory.endless = true;
-        r = mt_paper_allocate(&device->memory, machine->scratch_bytes, &scratch, error);
-        device->memory.endless = endless;
+        device->paper.memory.endless = true;
+        r = mt_paper_allocate(&device->paper.base, machine->scratch_bytes, &scratch, error);
+        device->paper.memory.endless = endless;
     }
     if (r) {
-        close_device(&device->base);
+        close_device(&device->paper.base);
         return r;
     }
-    *device_out = &device->base;
+    *device_out = &device->paper.base;
     return 0;
 }
 
 void mt_plan_device_lift_limit(struct mt_device *device)
 {
-    of(device)->memory.limit_bytes = SIZE_MAX / 4;
+    of(device)->paper.memory.limit_bytes = SIZE_MAX / 4;
 }
 
 void mt_plan_device_account(const struct mt_device *base, struct mt_plan_account *account)
@@ -318,8 +295,8 @@ void mt_plan_device_account(const struct mt_device *base, struct mt_plan_account
     const struct mt_plan_device *device = (const struct mt_plan_device *)base;
     *account = (struct mt_plan_account){.now = device->host.at,
                                         .flops = device->flops,
-                                        .host_bytes = device->memory.host.bytes,
-                                        .device_bytes = device->memory.device.bytes};
+                                        .host_bytes = device->paper.memory.host.bytes,
+                                        .device_bytes = device->paper.memory.device.bytes};
     memcpy(account->path, device->host.path, sizeof account->path);
     memcpy(account->busy, device->busy, sizeof account->busy);
 }

@@ -11,11 +11,10 @@ struct mt_plan_clock {
 };
 
 struct mt_plan_device {
-    struct mt_device base;
+    struct mt_paper_base paper;
     struct mt_device_api api; /* what base points to */
     struct mt_plan_machine machine;
     struct mt_device *like; /* whose workspaces are asked for; NULL: those of the CUDA backend */
-    struct mt_paper_memory memory;
 
     struct mt_plan_clock host, updates, cores; /* cores: where all share one processor */
     struct mt_plan_clock *updated;             /* [num_updated], by group */

@@ -39,9 +39,21 @@ class World(Folder):
         self.hub.close()
         super().__exit__(*arguments)
 
-    def fetch(self, run, code=0, says=(), allow=True, token=None):
+    def environment(self):
         environment = {**os.environ, "HF_ENDPOINT": self.hub.url, "HF_HUB_CACHE": self / "no-cache"}
         environment.pop("HF_TOKEN", None)
+        return environment
+
+    def start_fetching(self):
+        """A process that has fetched some of the weights and waits for more, and the file that these are in."""
+        process = subprocess.Popen([MEGATRAIN, "train", "wants.json", "--output-dir", "run", "--allow-download"],
+                                   cwd=self.path, env=self.environment(), stderr=subprocess.DEVNULL)
+        part = self / f"models/Org/Tiny.partial/{WEIGHTS}.part"
+        until("some of it is here", lambda: os.path.exists(part) and os.path.getsize(part) >= 5000)
+        return process, part
+
+    def fetch(self, run, code=0, says=(), allow=True, token=None):
+        environment = self.environment()
         if token:
             environment["HF_TOKEN"] = token
         return self.run("train", "wants.json", "--output-dir", run, *(["--allow-download"] if allow else []), code=code,
@@ -156,14 +168,10 @@ def names_that_lead_elsewhere_are_not_taken():
 def a_stop_keeps_what_came_and_the_next_run_goes_on():
     with World() as world:
         world.hub.faults = [("slow",)]
-        environment = {**os.environ, "HF_ENDPOINT": world.hub.url, "HF_HUB_CACHE": world / "no-cache"}
-        process = subprocess.Popen([MEGATRAIN, "train", "wants.json", "--output-dir", "run", "--allow-download"],
-                                   cwd=world.path, env=environment, stderr=subprocess.DEVNULL)
-        part = world / f"models/Org/Tiny.partial/{WEIGHTS}.part"
-        until("some of it is here", lambda: os.path.exists(part) and os.path.getsize(part) >= 5000)
+        process, _ = world.start_fetching()
         process.send_signal(signal.SIGTERM)
         equal(process.wait(timeout=30), 75)
-        world.run("train", "--resume", "--output-dir", "run", "--allow-download", env=environment)
+        world.run("train", "--resume", "--output-dir", "run", "--allow-download", env=world.environment())
         world.check_whole()
         equal([one[2] for one in world.hub.of_large()], [None, "bytes=5000-"])
 
@@ -172,11 +180,7 @@ def a_stop_keeps_what_came_and_the_next_run_goes_on():
 def what_is_killed_in_the_middle_goes_on_too():
     with World() as world:
         world.hub.faults = [("slow",)]
-        environment = {**os.environ, "HF_ENDPOINT": world.hub.url, "HF_HUB_CACHE": world / "no-cache"}
-        process = subprocess.Popen([MEGATRAIN, "train", "wants.json", "--output-dir", "run", "--allow-download"],
-                                   cwd=world.path, env=environment, stderr=subprocess.DEVNULL)
-        part = world / f"models/Org/Tiny.partial/{WEIGHTS}.part"
-        until("some of it is here", lambda: os.path.exists(part) and os.path.getsize(part) >= 5000)
+        process, part = world.start_fetching()
         process.kill()
         equal(process.wait(timeout=30), -signal.SIGKILL)
         assert not os.path.exists(world / "models/Org/Tiny")  # no half of a model has its name
@@ -195,8 +199,7 @@ def a_disk_without_room_is_told_before_anything_is_fetched():
                   "mount -o remount,size=256m models; "
                   f"{MEGATRAIN} train wants.json --output-dir next --allow-download || exit 98; "
                   "test ! -e models/Org/Tiny.partial || exit 97; exit $code")
-        environment = {**os.environ, "HF_ENDPOINT": world.hub.url, "HF_HUB_CACHE": world / "no-cache"}
-        done = subprocess.run(["unshare", "--mount", "sh", "-c", script], cwd=world.path, env=environment,
+        done = subprocess.run(["unshare", "--mount", "sh", "-c", script], cwd=world.path, env=world.environment(),
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=120)
         if done.returncode == 99 or "unshare failed" in done.stderr:
             print("# skip: no file system may be mounted here")

@@ -25,6 +25,32 @@ const char *mt_fuzz_file(const uint8_t *data, size_t bytes)
     return path;
 }
 
+static char folder[64], only_file[128];
+
+static void remove_folder(void)
+{
+    unlink(only_file);
+    rmdir(folder);
+}
+
+const char *mt_fuzz_folder(const char *name)
+{
+    if (*folder)
+        return folder;
+    snprintf(folder, sizeof folder, "/tmp/megatrain-fuzz-XXXXXX");
+    FILE *file = NULL;
+    if (mkdtemp(folder)) {
+        snprintf(only_file, sizeof only_file, "%s/%s", folder, name);
+        file = fopen(only_file, "wb");
+    }
+    if (!file || fclose(file) != 0) {
+        perror(folder);
+        abort();
+    }
+    atexit(remove_folder);
+    return folder;
+}
+
 void mt_fuzz_use(const void *data, size_t bytes)
 {
     static volatile uint8_t sum;

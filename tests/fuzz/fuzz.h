@@ -13,6 +13,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 /* A file in memory that holds the bytes, the same path for each input of a process. */
 const char *mt_fuzz_file(const uint8_t *data, size_t bytes);
 
+/* A folder with an empty file of this name, the same one for each input of a process; both go when it ends.
+ * For loaders that keep a file to save it again: what is in it does not matter, the bytes come from
+ * elsewhere. */
+const char *mt_fuzz_folder(const char *name);
+
 /* Reads all rows of the bytes as a file of this format, and each value of them. */
 void mt_fuzz_rows(const uint8_t *data, size_t bytes, enum mt_format format, enum mt_compression compression);
 

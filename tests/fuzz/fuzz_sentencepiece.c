@@ -3,38 +3,7 @@
 #include "core/text/sentencepiece_tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-static char folder[64];
-
-static void remove_folder(void)
-{
-    char path[96];
-    snprintf(path, sizeof path, "%s/tokenizer.model", folder);
-    unlink(path);
-    rmdir(folder);
-}
-
-/* A tokenizer's folder, where loading ends: it keeps the model's file to save it again. What is in that file
- * does not matter, the bytes come from elsewhere. */
-static void make_folder(void)
-{
-    char path[96];
-    snprintf(folder, sizeof folder, "/tmp/megatrain-fuzz-XXXXXX");
-    FILE *file = NULL;
-    if (mkdtemp(folder)) {
-        snprintf(path, sizeof path, "%s/tokenizer.model", folder);
-        file = fopen(path, "wb");
-    }
-    if (!file || fclose(file) != 0) {
-        perror(folder);
-        abort();
-    }
-    atexit(remove_folder);
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
@@ -47,11 +16,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
             mt_fuzz_use(file.pieces[i].text, file.pieces[i].bytes);
     mt_sentencepiece_file_free(&file);
 
-    if (!*folder)
-        make_folder();
     struct mt_tokenizer *tokenizer;
-    if (mt_sentencepiece_tokenizer_load(folder, "tokenizer.model", (const char *)data, bytes, &tokenizer,
-                                        &error) < 0)
+    if (mt_sentencepiece_tokenizer_load(mt_fuzz_folder("tokenizer.model"), "tokenizer.model",
+                                        (const char *)data, bytes, &tokenizer, &error) < 0)
         return 0;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct mt_ids ids = {0};

@@ -5,10 +5,8 @@
 #include "core/text/json_tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 size_t LLVMFuzzerMutate(uint8_t *data, size_t bytes, size_t most);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t most, unsigned seed);
@@ -130,32 +128,6 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t most, unsigne
 /* --- what is made of it ------------------------------------------------------------------------------------
  */
 
-static char folder[64];
-
-static void remove_folder(void)
-{
-    char path[96];
-    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-    unlink(path);
-    rmdir(folder);
-}
-
-static void make_folder(void)
-{
-    char path[96];
-    snprintf(folder, sizeof folder, "/tmp/megatrain-fuzz-XXXXXX");
-    FILE *file = NULL;
-    if (mkdtemp(folder)) {
-        snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-        file = fopen(path, "wb");
-    }
-    if (!file || fclose(file) != 0) {
-        perror(folder);
-        abort();
-    }
-    atexit(remove_folder);
-}
-
 static void use(const struct mt_tokenizer *tokenizer, const char *text)
 {
     struct mt_error error = {0};
@@ -179,10 +151,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct mt_error error = {0};
     struct mt_tokenizer *tokenizer;
     mt_autojson json_t *document = NULL;
-    if (!*folder)
-        make_folder();
     if (mt_json_parse((const char *)data, bytes, "tokenizer.json", &document, &error) < 0 ||
-        mt_json_tokenizer_load(folder, document, &tokenizer, &error) < 0)
+        mt_json_tokenizer_load(mt_fuzz_folder("tokenizer.json"), document, &tokenizer, &error) < 0)
         return 0;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         use(tokenizer, texts[i]);

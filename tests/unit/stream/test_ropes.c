@@ -79,21 +79,37 @@ static void a_table_that_comes_back_is_the_same(void **state)
     }
 }
 
+/* A decoder for one sequence, and the tokens of it. */
+static struct mt_decoder *open_decoder(struct bed *bed, enum kind kind, struct mt_batch **batch)
+{
+    const size_t longest = LONGEST;
+    const struct mt_decoder_options options = {.max_sequences = 1, .max_tokens = LONGEST};
+    struct mt_error error = {0};
+    struct mt_decoder *decoder;
+    char scaling[512];
+    scaling_of(kind, false, 0, scaling);
+    open_scaled(bed, scaling, "cpu");
+    mt_assert_ok(mt_decoder_new(bed->store, bed->device, bed->pool, &options, &decoder, &error), &error);
+    *batch = batch_new(1, &longest, VOCABULARY, 3);
+    return decoder;
+}
+
+static void close_decoder(struct bed *bed, struct mt_decoder *decoder, struct mt_batch *batch)
+{
+    mt_decoder_free(decoder);
+    batch_free(batch);
+    bed_close(bed);
+}
+
 /* Token by token over the point, and again after most of it was forgotten. */
 static void a_sequence_that_grows_long_is_turned_anew(void **state)
 {
     (void)state;
-    const size_t longest = LONGEST;
     struct mt_error error = {0};
-    struct mt_batch *batch = batch_new(1, &longest, VOCABULARY, 3);
-    const struct mt_decoder_options options = {.max_sequences = 1, .max_tokens = LONGEST};
-    struct mt_decoder *decoder;
-    struct bed bed;
     float logits[VOCABULARY];
-    char scaling[512];
-    scaling_of(LONGROPE, false, 0, scaling);
-    open_scaled(&bed, scaling, "cpu");
-    mt_assert_ok(mt_decoder_new(bed.store, bed.device, bed.pool, &options, &decoder, &error), &error);
+    struct bed bed;
+    struct mt_batch *batch;
+    struct mt_decoder *decoder = open_decoder(&bed, LONGROPE, &batch);
     for (size_t turn = 0; turn < 2; turn++) {
         mt_decoder_truncate(decoder, 0, turn ? 4 : 0);
         for (size_t done = mt_decoder_length(decoder, 0); done < LONGEST;) {
@@ -110,9 +126,7 @@ static void a_sequence_that_grows_long_is_turned_anew(void **state)
             free(wanted);
         }
     }
-    mt_decoder_free(decoder);
-    batch_free(batch);
-    bed_close(&bed);
+    close_decoder(&bed, decoder, batch);
 }
 
 static int no_host_memory(struct mt_device *device, size_t bytes, void **memory, bool *pinned,
@@ -129,17 +143,11 @@ static int no_host_memory(struct mt_device *device, size_t bytes, void **memory,
 static void a_table_that_could_not_be_made_is_not_read(void **state)
 {
     (void)state;
-    const size_t longest = LONGEST;
     struct mt_error error = {0};
-    struct mt_batch *batch = batch_new(1, &longest, VOCABULARY, 3);
-    const struct mt_decoder_options options = {.max_sequences = 1, .max_tokens = LONGEST};
-    struct mt_decoder *decoder;
-    struct bed bed;
     float logits[VOCABULARY];
-    char scaling[512];
-    scaling_of(DYNAMIC, false, 0, scaling);
-    open_scaled(&bed, scaling, "cpu");
-    mt_assert_ok(mt_decoder_new(bed.store, bed.device, bed.pool, &options, &decoder, &error), &error);
+    struct bed bed;
+    struct mt_batch *batch;
+    struct mt_decoder *decoder = open_decoder(&bed, DYNAMIC, &batch);
     struct mt_decoder_input input = {.ids = batch->sequences[0].ids, .tokens = 20, .logits = logits};
     mt_assert_ok(mt_decoder_forward(decoder, &input, 1, &error), &error);
     const struct mt_device_api *own = bed.device->api;
@@ -151,9 +159,7 @@ static void a_table_that_could_not_be_made_is_not_read(void **state)
     bed.device->api = own;
     assert_int_equal(mt_decoder_forward(decoder, &input, 1, &error), -EIO);
     mt_assert_mentions(error.message, "failed before");
-    mt_decoder_free(decoder);
-    batch_free(batch);
-    bed_close(&bed);
+    close_decoder(&bed, decoder, batch);
 }
 
 int main(void)
