@@ -8,9 +8,9 @@
 
 #include <stdbool.h>
 
-/* Draws the losses of the folder's step series; at most some hundreds of its rows are read, spread over all
- * of it. `alone`: a picture of its own, and not a part of an HTML page. False, with nothing written, where no
- * two steps are there. */
+/* Draws the losses of the folder's step series. Of a long one some hundreds of rows are read, spread over all
+ * of it, and those with a validation loss, for which at most 50 MiB are searched. `alone`: a picture of its
+ * own, and not a part of an HTML page. False, with nothing written, where no two steps are there. */
 bool mt_curve_draw(struct mt_text *text, const char *folder, bool alone);
 
 void mt_job_chart(struct mt_request *request); /* GET /jobs/{id}/chart.svg */

@@ -209,7 +209,7 @@ static long long *checkpoint_steps(const char *folder, size_t *count)
     return steps;
 }
 
-json_t *mt_job_checkpoint_list(const char *folder)
+json_t *mt_job_checkpoint_list(const char *folder, size_t most)
 {
     mt_autofree char *checkpoints = mt_path_join(folder, "checkpoints");
     if (!checkpoints)
@@ -217,7 +217,7 @@ json_t *mt_job_checkpoint_list(const char *folder)
     size_t count;
     mt_autofree long long *steps = checkpoint_steps(checkpoints, &count);
     json_t *data = json_array();
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && i < most; i++) {
         char name[40];
         snprintf(name, sizeof name, "step-%08lld", steps[i]);
         mt_autofree char *path = mt_path_join(checkpoints, name);
@@ -229,7 +229,7 @@ json_t *mt_job_checkpoint_list(const char *folder)
 void mt_job_checkpoints(struct mt_request *request)
 {
     mt_autofree char *folder = folder_of(request);
-    mt_autojson json_t *data = folder ? mt_job_checkpoint_list(folder) : NULL;
+    mt_autojson json_t *data = folder ? mt_job_checkpoint_list(folder, SIZE_MAX) : NULL;
     if (!data)
         return;
     mt_autojson json_t *page = json_pack("{s:O, s:b, s:n}", "data", data, "has_more", 0, "next");

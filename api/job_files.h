@@ -9,6 +9,6 @@ void mt_job_logs(struct mt_request *request);        /* GET /jobs/{id}/logs */
 void mt_job_checkpoints(struct mt_request *request); /* GET /jobs/{id}/checkpoints */
 
 /* The checkpoints on disk, newest first, as the call lists them; a new reference or NULL. */
-json_t *mt_job_checkpoint_list(const char *folder);
+json_t *mt_job_checkpoint_list(const char *folder, size_t most);
 
 #endif

@@ -129,7 +129,7 @@ static void commands(struct mt_text *text, const json_t *job)
 
 static void checkpoints(struct mt_text *text, const char *folder)
 {
-    mt_autojson json_t *list = mt_job_checkpoint_list(folder);
+    mt_autojson json_t *list = mt_job_checkpoint_list(folder, MOST_CHECKPOINTS);
     size_t i;
     json_t *item;
     mt_text_puts(text, "<h2>Checkpoints</h2>\n");
@@ -142,8 +142,6 @@ static void checkpoints(struct mt_text *text, const char *folder)
               "class=n>Size<th scope=col>Folder</tr>\n");
     json_array_foreach(list, i, item)
     {
-        if (i == MOST_CHECKPOINTS)
-            break;
         mt_text_puts(text, "<tr><td class=n>");
         mt_html_number(text, json_object_get(item, "step"));
         mt_text_puts(text, "<td class=n>");

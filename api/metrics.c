@@ -12,6 +12,7 @@
 #include "api/rows.h"
 #include "api/server.h"
 #include "core/base/cleanup.h"
+#include "core/queue/state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,6 @@
 #define RECENT_BYTES ((off_t)512 << 10) /* of metrics.jsonl, more than so many rows take */
 #define LAST_ROW_BYTES ((off_t)16 << 10)
 
-static const char *const states[] = {"queued",    "starting", "running",  "paused",
-                                     "completed", "failed",   "cancelled"};
 static const char *const ended_states[] = {"completed", "failed", "cancelled"};
 static const char *const restart_reasons[] = {"out_of_memory", "signal", "stalled"};
 
@@ -56,8 +55,10 @@ static void write_queue(struct mt_exposition *page, const json_t *snapshot)
     mt_exposition_sample(page, "megatrain_build_info", LABELS("version", version ? version : ""), 1);
 
     mt_exposition_family(page, "megatrain_jobs", "gauge", "Jobs by state.");
-    for (size_t i = 0; i < LENGTH(states); i++)
-        mt_exposition_sample(page, "megatrain_jobs", LABELS("state", states[i]), number(jobs, states[i]));
+    for (enum mt_queue_state i = 0; i < MT_QUEUE_NUM_STATES; i++) {
+        const char *state = mt_queue_state_name(i);
+        mt_exposition_sample(page, "megatrain_jobs", LABELS("state", state), number(jobs, state));
+    }
 
     plain(page, "megatrain_trained_tokens_total", "counter", "Real tokens that went through training steps.",
           number(counters, "trained_tokens_total"));
@@ -271,9 +272,9 @@ static void reply_json(struct mt_request *request, const json_t *snapshot)
         json_object_set(body, members[i], value ? value : json_null());
     }
     json_t *jobs = json_copy(json_object_get(snapshot, "jobs")), *job;
-    for (size_t i = 0; i < LENGTH(states); i++) {
-        if (!json_object_get(jobs, states[i]))
-            json_object_set_new(jobs, states[i], json_integer(0));
+    for (enum mt_queue_state i = 0; i < MT_QUEUE_NUM_STATES; i++) {
+        if (!json_object_get(jobs, mt_queue_state_name(i)))
+            json_object_set_new(jobs, mt_queue_state_name(i), json_integer(0));
     }
     if (jobs)
         json_object_set_new(body, "jobs", jobs);

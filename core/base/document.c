@@ -8,7 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#define MAX_FILE_BYTES ((size_t)16 << 20)
+#define MAX_FILE_BYTES ((size_t)16 << 20) /* of what people write */
+#define MAX_JSON_BYTES ((size_t)64 << 20) /* of what programs write */
 #define MAX_DEPTH 256
 
 /* jansson's own bound on depth (2,048) is fixed, and its parser recursive: count before it runs. */
@@ -160,11 +161,11 @@ int mt_json_read(const char *path, enum mt_reason reason, json_t **value, struct
 {
     mt_autofree char *text = NULL;
     size_t bytes;
-    int result = mt_file_read(path, MAX_FILE_BYTES, &text, &bytes, error);
+    int result = mt_file_read(path, MAX_JSON_BYTES, &text, &bytes, error);
     const size_t mark = result == 0 ? mark_bytes(text, bytes) : 0;
     if (result == 0)
         result = mt_json_parse(text + mark, bytes - mark, path, value, error);
-    if (result < 0 && error)
+    if (result < 0 && result != -ENOMEM && error)
         error->reason = reason;
     return result;
 }

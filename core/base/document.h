@@ -37,8 +37,8 @@ const char *mt_json_digits(const json_t *value);
 int mt_yaml_parse(const char *text, size_t bytes, const char *source, json_t **value, struct mt_lines **lines,
                   struct mt_error *error);
 
-/* A JSON file of at most 64 MiB; `reason` is what any error, unreadable files too, counts as. A byte order
- * mark is passed over. */
+/* A JSON file of at most 64 MiB; `reason` is what any error but out of memory, unreadable files too, counts
+ * as. A byte order mark is passed over. */
 int mt_json_read(const char *path, enum mt_reason reason, json_t **value, struct mt_error *error);
 
 /* Reads a file of at most 16 MiB; .json is JSON, all else YAML (of which JSON is nearly a subset). Errors:

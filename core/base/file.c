@@ -281,21 +281,6 @@ bool mt_path_ends_with(const char *path, const char *end)
     return mt_path_part_ends_with(path, strlen(path), end);
 }
 
-char *mt_folder_first(const char *folder, const char *end)
-{
-    char *first = NULL;
-    DIR *entries = opendir(folder);
-    for (struct dirent *entry; entries && (entry = readdir(entries)) != NULL;) {
-        if (!mt_path_ends_with(entry->d_name, end) || (first && strcmp(entry->d_name, first) >= 0))
-            continue;
-        free(first);
-        first = strdup(entry->d_name);
-    }
-    if (entries)
-        closedir(entries);
-    return first;
-}
-
 bool mt_path_stays_below(const char *path)
 {
     if (*path == '/' || !*path)

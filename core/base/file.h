@@ -37,9 +37,6 @@ bool mt_path_exists(const char *path);
  * the first `bytes` of the path alone. */
 bool mt_path_ends_with(const char *path, const char *end);
 
-/* The name, first in the alphabet, of what a folder holds that ends so; to be freed. NULL: nothing, or out of
- * memory. */
-char *mt_folder_first(const char *folder, const char *end);
 bool mt_path_part_ends_with(const char *path, size_t bytes, const char *end);
 /* Whether a relative path stays below the folder it is joined to: not empty, not absolute, no part "..".
  * Paths that come with files from elsewhere are asked this. */

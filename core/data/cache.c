@@ -200,6 +200,14 @@ int mt_cache_find(const struct mt_cache *cache, struct mt_dataset *dataset, stru
 /* --- writing ----------------------------------------------------------------------------------------------
  */
 
+/* Of an entry; far ahead where it cannot be told. */
+static time_t last_use(const char *path)
+{
+    mt_autofree char *index = mt_path_join(path, INDEX);
+    struct stat status;
+    return index && (stat(index, &status) == 0 || stat(path, &status) == 0) ? status.st_mtime : INT64_MAX;
+}
+
 /* Entries that nobody used for long, and what a killed process left. */
 static void prune(const char *parent)
 {
@@ -210,11 +218,7 @@ static void prune(const char *parent)
         if (!left && strlen(entry->d_name) != 64)
             continue;
         mt_autofree char *path = mt_path_join(parent, entry->d_name);
-        mt_autofree char *index = path ? mt_path_join(path, left ? mt_samples_names[0] : INDEX) : NULL;
-        struct stat status;
-        if (!index || (stat(index, &status) < 0 && stat(path, &status) < 0))
-            continue;
-        if (left ? mt_bulk_folder_is_left(path) : now - status.st_mtime > UNUSED_SECONDS)
+        if (path && (left ? mt_bulk_folder_is_left(path) : now - last_use(path) > UNUSED_SECONDS))
             mt_folder_remove(path, NULL);
     }
     if (folder)

@@ -1,6 +1,7 @@
 /* Messages of Arrow's IPC formats: schema, dictionaries and record batches. See arrow.h. */
 #include "core/formats/arrow.h"
 
+#include "core/base/bytes.h"
 #include "core/base/size.h"
 #include "core/formats/codec.h"
 #include "core/formats/flatbuffer.h"
@@ -430,11 +431,6 @@ static int load_dictionary(struct batch *batch, size_t table)
 /* --- messages ---------------------------------------------------------------------------------------------
  */
 
-static uint32_t little_endian(const uint8_t *at)
-{
-    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
 /* The size of the message at arrow->at, which moves behind it: 0 at the end mark. */
 static int read_length(struct mt_arrow *arrow, uint64_t *bytes, struct mt_error *error)
 {
@@ -446,7 +442,7 @@ static int read_length(struct mt_arrow *arrow, uint64_t *bytes, struct mt_error 
         if (r < 0)
             return r;
         arrow->at += sizeof word;
-        *bytes = little_endian(word);
+        *bytes = (uint32_t)mt_little_endian(word, 4);
         if (*bytes != UINT32_MAX) /* files before Arrow 0.15 have no such mark before the size */
             break;
     }
@@ -528,7 +524,7 @@ static int find_messages(struct mt_arrow *arrow, struct mt_error *error)
     r = mt_data_file_read(arrow->file, tail, sizeof tail, arrow->end - sizeof tail, error);
     if (r < 0)
         return r;
-    const uint64_t footer = little_endian(tail);
+    const uint64_t footer = (uint32_t)mt_little_endian(tail, 4);
     if (memcmp(tail + 4, MAGIC, 6) != 0 || footer > arrow->end - 18)
         return damaged(arrow, "its end is not that of an Arrow file; was it cut off?", error);
     arrow->at = 8;

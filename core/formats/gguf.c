@@ -1,6 +1,7 @@
 /* Reading GGUF. The file is hostile until proven: a cursor that can't leave the file reads it from front to
  * back once; every count is held against the bytes that are left before memory is taken for it, every
  * shape against overflow, every range of data against the file and against the others. */
+#include "core/base/bytes.h"
 #include "core/base/cleanup.h"
 #include "core/base/size.h"
 #include "core/formats/gguf_internal.h"
@@ -61,7 +62,7 @@ static bool take_u32(struct cursor *cursor, uint32_t *value)
     const unsigned char *data = take(cursor, 4);
     if (!data)
         return false;
-    *value = (uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24;
+    *value = (uint32_t)mt_little_endian(data, 4);
     return true;
 }
 
@@ -180,9 +181,7 @@ static const unsigned char *item_at(const struct mt_gguf_value *value, size_t i,
 {
     const size_t bytes = kinds[value->kind].bytes;
     const unsigned char *data = value->data + i * bytes;
-    *bits = 0;
-    for (size_t k = bytes; k-- > 0;)
-        *bits = *bits << 8 | data[k];
+    *bits = mt_little_endian(data, bytes);
     return data;
 }
 
@@ -569,11 +568,6 @@ const char *mt_gguf_path(const struct mt_gguf *file)
 uint32_t mt_gguf_version(const struct mt_gguf *file)
 {
     return file->version;
-}
-
-size_t mt_gguf_alignment(const struct mt_gguf *file)
-{
-    return file->alignment;
 }
 
 size_t mt_gguf_num_values(const struct mt_gguf *file)

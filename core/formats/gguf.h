@@ -94,7 +94,6 @@ const char *mt_gguf_path(const struct mt_gguf *file); /* of the first part */
 size_t mt_gguf_num_parts(const struct mt_gguf *file); /* 1 when it is not split */
 const char *mt_gguf_part_path(const struct mt_gguf *file, size_t i);
 uint32_t mt_gguf_version(const struct mt_gguf *file);
-size_t mt_gguf_alignment(const struct mt_gguf *file);
 
 /* Metadata in the order of the file. Keys are unique, and free of zero bytes. */
 size_t mt_gguf_num_values(const struct mt_gguf *file);
@@ -129,8 +128,7 @@ const char *mt_gguf_kind_name(enum mt_gguf_kind kind);
 
 /* Elements [first, first + count) as fp32, to the bit what the package `gguf` makes of them. -ENOTSUP for a
  * type that is not read, -ERANGE when the range leaves the tensor, -ENODATA when the file has become shorter,
- * other errors of pread. It is read straight into `out`, or through a small buffer: no page of the mapping
- * comes into memory. Thread-safe. */
+ * other errors of pread. It is read straight into `out`, or through a small buffer. Thread-safe. */
 int mt_gguf_read_f32(const struct mt_gguf_tensor *tensor, size_t first, size_t count, float *out);
 
 #endif

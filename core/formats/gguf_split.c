@@ -120,7 +120,7 @@ static int gather(struct mt_gguf *first, struct mt_gguf *const *parts, size_t co
 {
     size_t total = 0, used = 0;
     for (size_t i = 0; i < count; i++)
-        total += parts[i]->num_tensors; /* each has bytes of a mapping: no overflow */
+        total += parts[i]->num_tensors; /* each within a bound, as their number: no overflow */
     if (expected >= 0 && total != (size_t)expected)
         return bad_model(error,
                          "%s: the %zu parts hold %zu tensors, split.tensors.count says %" PRId64

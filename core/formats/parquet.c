@@ -2,6 +2,7 @@
  * file, every count against the bytes that are left. */
 #include "core/formats/parquet.h"
 
+#include "core/base/bytes.h"
 #include "core/base/size.h"
 #include "core/formats/thrift.h"
 
@@ -394,8 +395,7 @@ int mt_parquet_open(const struct mt_data_file *file, struct mt_parquet *parquet,
                             file->path);
     if (memcmp(tail + 4, "PAR1", 4) != 0)
         return damaged(file, "its end is not that of a Parquet file; was it cut off?", error);
-    const uint64_t footer_bytes =
-        (uint32_t)tail[0] | (uint32_t)tail[1] << 8 | (uint32_t)tail[2] << 16 | (uint32_t)tail[3] << 24;
+    const uint64_t footer_bytes = mt_little_endian(tail, 4);
     if (footer_bytes > bytes - 12 || footer_bytes > MAX_FOOTER_BYTES)
         return damaged(file, "its footer does not fit into it", error);
     parquet->arena = mt_arena_new();

@@ -4,6 +4,7 @@
 #include "core/formats/safetensors.h"
 
 #include "core/base/arena.h"
+#include "core/base/bytes.h"
 #include "core/base/cleanup.h"
 #include "core/base/document.h"
 #include "core/base/file.h"
@@ -212,9 +213,7 @@ static int read_header(struct mt_head *head, size_t *length, struct mt_error *er
     int r = mt_head_fill(head, 8);
     if (r < 0)
         return mt_head_error(head, r, error);
-    uint64_t said = 0;
-    for (int i = 7; i >= 0; i--)
-        said = said << 8 | head->data[i];
+    const uint64_t said = mt_little_endian(head->data, 8);
     if (said > head->bytes - 8)
         return bad_model(error,
                          "%s: the header is said to have %" PRIu64

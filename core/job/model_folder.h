@@ -1,4 +1,5 @@
-/* A folder of GGUF files, as LM Studio and downloads from the hub lay them. Inside core/job, and for lists.
+/* A folder of GGUF files, as LM Studio and downloads from the hub lay them. For core/job, lists, and where a
+ * folder itself is opened.
  */
 #ifndef MT_JOB_MODEL_FOLDER_H
 #define MT_JOB_MODEL_FOLDER_H

@@ -36,12 +36,14 @@ static json_int_t file_bytes(const char *path)
     return stat(path, &status) == 0 ? (json_int_t)status.st_size : 0;
 }
 
-/* Of all files of a GGUF model; of the named one where it cannot be read. */
+/* Of all files of a GGUF model; of the named one where it cannot be read. Only one in parts has to be opened.
+ */
 static json_int_t gguf_bytes(const char *path)
 {
     struct mt_gguf *file;
     json_int_t bytes = 0;
-    if (mt_gguf_open(path, &file, NULL) < 0)
+    const char *slash = strrchr(path, '/');
+    if (!mt_gguf_names_part(slash ? slash + 1 : path) || mt_gguf_open(path, &file, NULL) < 0)
         return file_bytes(path);
     for (size_t i = 0; i < mt_gguf_num_parts(file); i++)
         bytes += file_bytes(mt_gguf_part_path(file, i));

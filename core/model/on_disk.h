@@ -14,6 +14,7 @@
  * or model.path of a job may say. `source`: "models", "hub_cache" or "ollama"; `format`: "huggingface" or
  * "gguf". What cannot be trained has usable false, `reason` the sentence, and null for what is not known.
  * Headers are read, no tensor. New reference; -ENOMEM. */
+#define MT_MODELS_LISTED 1000 /* of what `megatrain models` and GET /models show */
 int mt_models_on_disk(const char *models_folder, size_t most, json_t **list, struct mt_error *error);
 
 #endif

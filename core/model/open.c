@@ -3,6 +3,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/document.h"
 #include "core/base/file.h"
+#include "core/job/model_folder.h"
 #include "core/model/gguf_config.h"
 
 int mt_model_read_config(const char *path, json_t **config, struct mt_error *error)
@@ -17,11 +18,12 @@ int mt_model_read_config(const char *path, json_t **config, struct mt_error *err
         return r;
     }
     mt_autofree char *file = mt_path_join(path, "config.json");
-    mt_autofree char *gguf = file && !mt_path_exists(file) ? mt_folder_first(path, ".gguf") : NULL;
-    if (gguf)
-        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
-                            "%s holds GGUF files, of which one is to be named: %s/%s, for instance", path,
-                            path, gguf);
+    mt_autofree char *gguf = NULL;
+    int r = mt_gguf_in_folder(path, &gguf, error);
+    if (r == 0 && gguf)
+        r = mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "%s holds a GGUF model: name %s", path, gguf);
+    if (r < 0)
+        return r;
     return file ? mt_json_read(file, MT_REASON_BAD_MODEL, config, error)
                 : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to read config.json");
 }

@@ -1,5 +1,6 @@
 #include "core/text/charsmap.h"
 
+#include "core/base/bytes.h"
 #include "core/base/utf8.h"
 #include "core/text/base64.h"
 #include "core/text/unicode.h"
@@ -95,14 +96,9 @@ int mt_charsmap_apply(const struct mt_charsmap *charsmap, struct mt_view text, s
 /* --- loading
  * ------------------------------------------------------------------------------------------------ */
 
-static uint32_t little_endian(const unsigned char *bytes)
-{
-    return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
-}
-
 static int load(struct mt_charsmap *charsmap, const unsigned char *data, size_t bytes)
 {
-    const size_t trie_bytes = bytes >= 4 ? little_endian(data) : 0;
+    const size_t trie_bytes = bytes >= 4 ? (uint32_t)mt_little_endian(data, 4) : 0;
     if (bytes < 4 || trie_bytes > bytes - 4 || trie_bytes % 4)
         return -EINVAL;
     charsmap->num_units = trie_bytes / 4;
@@ -112,7 +108,7 @@ static int load(struct mt_charsmap *charsmap, const unsigned char *data, size_t 
     if (!charsmap->units || !charsmap->texts)
         return -ENOMEM;
     for (size_t i = 0; i < charsmap->num_units; i++)
-        charsmap->units[i] = little_endian(data + 4 + 4 * i);
+        charsmap->units[i] = (uint32_t)mt_little_endian(data + 4 + 4 * i, 4);
     memcpy(charsmap->texts, data + 4 + trie_bytes, charsmap->text_bytes);
     charsmap->texts[charsmap->text_bytes] = '\0';
     /* What comes after the normalizer goes by it that texts are UTF-8. */

@@ -326,6 +326,9 @@ static int open_files(struct mt_pipeline *tokenizer, const char *folder, struct 
         if (is_tokenizer_file(entry->d_name))
             r = open_file(tokenizer, dirfd(directory), entry->d_name);
     closedir(directory);
+    if (r == -E2BIG)
+        return mt_error_set(error, r, MT_REASON_BAD_MODEL, "%s holds more than %d files of a tokenizer",
+                            folder, MT_PIPELINE_FILES);
     errno = -r;
     return r < 0 ? mt_error_set_errno(error, MT_REASON_BAD_MODEL, "cannot read the tokenizer's files in %s",
                                       folder)

@@ -69,11 +69,7 @@ static int render(struct turns *turns, size_t count, bool generation_prompt, str
 
 static size_t common_beginning(const struct mt_text *a, const struct mt_text *b)
 {
-    const size_t most = mt_size_min(a->bytes, b->bytes);
-    size_t length = 0;
-    while (length < most && a->data[length] == b->data[length])
-        length++;
-    return length;
+    return mt_common_beginning(a->data, a->bytes, b->data, b->bytes);
 }
 
 static bool begins_with(const struct mt_text *text, const struct mt_text *beginning)

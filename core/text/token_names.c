@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-#define MAX_CONFIG_BYTES ((size_t)64 << 20)
-
 int mt_token_config_read(const char *folder, const char *name, json_t **config, struct mt_error *error)
 {
     *config = NULL;
@@ -16,14 +14,7 @@ int mt_token_config_read(const char *folder, const char *name, json_t **config, 
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the tokenizer");
     if (!mt_path_exists(path))
         return 0;
-    mt_autofree char *text = NULL;
-    size_t bytes;
-    int r = mt_file_read(path, MAX_CONFIG_BYTES, &text, &bytes, error);
-    if (r == 0)
-        r = mt_json_parse(text, bytes, path, config, error);
-    if (r < 0 && error && r != -ENOMEM)
-        error->reason = MT_REASON_BAD_MODEL;
-    return r;
+    return mt_json_read(path, MT_REASON_BAD_MODEL, config, error);
 }
 
 bool mt_token_class_is(const char *name, const char *class_name)

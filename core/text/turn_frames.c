@@ -36,8 +36,7 @@ uint64_t mt_turn_kind(const json_t *messages, size_t turn, bool user_follows)
     return hash;
 }
 
-/* How far two texts are the same. */
-static size_t common(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
+size_t mt_common_beginning(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
 {
     size_t length = 0;
     while (length < a_bytes && length < b_bytes && a[length] == b[length])
@@ -47,7 +46,8 @@ static size_t common(const char *a, size_t a_bytes, const char *b, size_t b_byte
 
 static size_t prompted(const struct mt_text *whole, const struct mt_text *prompt, struct mt_jinja_span place)
 {
-    return common(whole->data + place.begin, place.end - place.begin, prompt->data, prompt->bytes);
+    return mt_common_beginning(whole->data + place.begin, place.end - place.begin, prompt->data,
+                               prompt->bytes);
 }
 
 static bool same_frame(const struct mt_turn_frame *frame, const struct mt_text *whole,

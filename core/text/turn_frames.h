@@ -44,4 +44,7 @@ bool mt_turn_frames_find(const struct mt_turn_frames *frames, uint64_t kind, con
                          const struct mt_text *prompt, struct mt_jinja_span place,
                          struct mt_turn_bounds *bounds);
 
+/* How far two texts are the same, in bytes. */
+size_t mt_common_beginning(const char *a, size_t a_bytes, const char *b, size_t b_bytes);
+
 #endif

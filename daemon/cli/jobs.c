@@ -1,6 +1,7 @@
 /* `megatrain jobs`, `show`, `cancel`, `pause`, `resume`: what the daemon has, and what it shall do with it.
  */
 #include "core/base/cleanup.h"
+#include "core/queue/state.h"
 #include "daemon/cli/cli.h"
 #include "daemon/cli/client.h"
 #include "daemon/cli/progress.h"
@@ -120,13 +121,7 @@ static void print_jobs(const json_t *jobs)
 
 static bool is_state(const char *text)
 {
-    static const char *const states[] = {"queued",    "starting", "running",  "paused",
-                                         "completed", "failed",   "cancelled"};
-    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
-        if (strcmp(states[i], text) == 0)
-            return true;
-    }
-    return false;
+    return mt_queue_state_parse(text) >= 0;
 }
 
 int mt_cli_jobs(int argc, char **argv)

@@ -26,8 +26,6 @@ static const char help[] =
     "  megatrain models\n"
     "  megatrain models --families | grep qwen\n";
 
-#define MOST_MODELS 1000
-
 static void add_row(struct mt_table *table, const json_t *model)
 {
     char parameters[32] = "-", bytes[32] = "-";
@@ -61,11 +59,12 @@ static void print_models(const json_t *list)
     json_array_foreach(models, i, model)
     {
         const char *reason = json_string_value(json_object_get(model, "reason"));
-        mt_autofree char *text = reason ? strdup(reason) : NULL;
-        if (!text)
+        char *line = NULL;
+        if (!reason || asprintf(&line, "%s: %s", json_string_value(json_object_get(model, "id")), reason) < 0)
             continue;
-        mt_text_make_safe(text, strlen(text), "");
-        printf("%s: %s\n", json_string_value(json_object_get(model, "id")), text);
+        mt_text_make_safe(line, strlen(line), "");
+        puts(line);
+        free(line);
     }
 }
 
@@ -73,11 +72,15 @@ static int list_models(bool as_json)
 {
     mt_autojson json_t *list = NULL;
     struct mt_error error = {0};
-    if (mt_models_on_disk("models", MOST_MODELS, &list, &error) < 0)
+    if (mt_models_on_disk("models", MT_MODELS_LISTED, &list, &error) < 0)
         return mt_cli_fail(&error);
     if (as_json) {
         mt_autofree char *text = json_dumps(list, JSON_INDENT(2));
-        puts(text ? text : "");
+        if (!text) {
+            mt_cli_complain("out of memory");
+            return 70;
+        }
+        puts(text);
     } else {
         print_models(list);
     }

@@ -5,6 +5,7 @@
 #include "core/base/file.h"
 #include "core/base/size.h"
 #include "core/formats/gguf.h"
+#include "core/job/model_folder.h"
 #include "core/job/ollama.h"
 #include "core/plan/device.h"
 #include "core/plan/preset.h"
@@ -144,8 +145,8 @@ static json_t *document_of_model(const char *key, const char *model)
 static bool is_model_folder(const char *path)
 {
     mt_autofree char *config = mt_path_join(path, "config.json");
-    mt_autofree char *gguf = mt_folder_first(path, ".gguf");
-    return (config && access(config, R_OK) == 0) || gguf;
+    mt_autofree char *gguf = NULL;
+    return (config && access(config, R_OK) == 0) || mt_gguf_in_folder(path, &gguf, NULL) < 0 || gguf;
 }
 
 static int read_job(const struct command *command, struct mt_job **job)
@@ -267,6 +268,7 @@ static int print_presets(const char *folder)
     mt_autojson json_t *list = mt_preset_list(folder);
     size_t i;
     json_t *name;
+    int code = 0;
     if (!list) {
         mt_cli_complain("no folder of presets was found; MEGATRAIN_PRESETS names one");
         return 66;
@@ -275,14 +277,14 @@ static int print_presets(const char *folder)
     {
         mt_autojson json_t *preset = NULL;
         struct mt_error error = {0};
+        fputs(json_string_value(name), stdout);
         if (mt_preset_read(folder, json_string_value(name), &preset, &error) < 0) {
             mt_cli_complain("%s", error.message);
-            return 65;
+            code = 65;
         }
-        fputs(json_string_value(name), stdout);
         print_unconfirmed(preset);
     }
-    return 0;
+    return code;
 }
 
 static int run(const struct command *command, const char *presets)

@@ -14,7 +14,7 @@
 
 static const char usage[] =
     "Usage: megatrain-worker --task train --job-dir DIR [--attempt N]\n"
-    "       megatrain-worker --task probe [--job-dir DIR] < job.json\n"
+    "       megatrain-worker --task probe < job.json\n"
     "       megatrain-worker --task plan|preview|models < question.json\n"
     "       megatrain-worker --task devices\n"
     "\n"
@@ -85,7 +85,7 @@ int main(int argc, char **argv)
         return mt_reason_exit_code(MT_REASON_USAGE);
     }
     if (strcmp(task, "probe") == 0)
-        return mt_worker_probe(&options);
+        return mt_worker_probe();
     if (strcmp(task, "plan") == 0)
         return mt_worker_plan();
     if (strcmp(task, "preview") == 0)

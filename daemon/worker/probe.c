@@ -92,8 +92,7 @@ static int answer(const json_t *document, json_t **reply, struct mt_error *error
     return result;
 }
 
-int mt_worker_probe(const struct mt_worker_options *options)
+int mt_worker_probe(void)
 {
-    mt_autofree char *path = options->job_folder ? mt_path_join(options->job_folder, "job.json") : NULL;
-    return mt_worker_reply(path ? path : MT_WORKER_STDIN, answer);
+    return mt_worker_reply(MT_WORKER_STDIN, answer);
 }

@@ -22,7 +22,7 @@ int mt_worker_train(const struct mt_worker_options *options);
 /* Looks at model and data of the document in the folder's job.json, or on standard input where no folder is
  * named, and prints what is wrong with them as a JSON list of {pointer, detail, suggestion?}. Returns the
  * exit code: 0 when it could look, whatever it found. */
-int mt_worker_probe(const struct mt_worker_options *options);
+int mt_worker_probe(void);
 
 /* Reads {"job": document, "machine": {...}} (core/plan/machine.h) on standard input and prints {"plan":
  * {...}},

@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     for (size_t i = 0; i < mt_gguf_num_values(file); i++)
         use_value(mt_gguf_value_at(file, i));
     for (size_t i = 0; i < mt_gguf_num_tensors(file); i++) {
-        /* Behind a mapping's end the rest of the page can be read: the sanitizers do not see that. */
+        /* A tensor lies within its file; no sanitizer sees one that does not. */
         if (mt_gguf_tensor_at(file, i)->bytes > bytes)
             abort();
         use_tensor(mt_gguf_tensor_at(file, i));

@@ -128,6 +128,30 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t most, unsigne
 /* --- what is made of it ------------------------------------------------------------------------------------
  */
 
+/* Ids one by one give what all of them together do. */
+static void check_stream(const struct mt_tokenizer *tokenizer, const struct mt_ids *ids,
+                         const struct mt_text *back)
+{
+    struct mt_error error = {0};
+    struct mt_text whole = {0}, streamed = {0};
+    struct mt_detokenizer *detokenizer;
+    const char *piece;
+    size_t bytes;
+    if (mt_detokenizer_new(tokenizer, false, &detokenizer, &error) < 0)
+        return;
+    for (size_t i = 0; i <= ids->count; i++)
+        if ((i < ids->count ? mt_detokenizer_push(detokenizer, ids->data[i], &piece, &bytes, &error)
+                            : mt_detokenizer_finish(detokenizer, &piece, &bytes, &error)) < 0 ||
+            mt_text_append(&streamed, piece, bytes) < 0)
+            abort();
+    if (mt_text_append_utf8(&whole, back->data, back->bytes) < 0 || whole.bytes != streamed.bytes ||
+        (whole.bytes > 0 && memcmp(whole.data, streamed.data, whole.bytes) != 0))
+        abort();
+    mt_detokenizer_free(detokenizer);
+    mt_text_free(&whole);
+    mt_text_free(&streamed);
+}
+
 static void use(const struct mt_tokenizer *tokenizer, const char *text)
 {
     struct mt_error error = {0};
@@ -135,7 +159,7 @@ static void use(const struct mt_tokenizer *tokenizer, const char *text)
     struct mt_text back = {0};
     if (mt_tokenizer_encode(tokenizer, text, strlen(text), true, &ids, &error) == 0 &&
         mt_tokenizer_decode(tokenizer, ids.data, ids.count, false, &back, &error) == 0)
-        mt_fuzz_use(back.data, back.bytes);
+        check_stream(tokenizer, &ids, &back);
     for (size_t i = 0; i < ids.count; i++)
         if (ids.data[i] < 0 || (size_t)ids.data[i] >= mt_tokenizer_vocab_size(tokenizer))
             abort();

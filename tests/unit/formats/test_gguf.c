@@ -322,8 +322,6 @@ static void tensors_that_lie_are_refused(void **state)
     mt_gguf_close(open_good(save(state, &writer)));
 }
 
-/* Wherever a file is cut off, and whatever bit of its head is flipped, it is read or refused: the sanitizers
- * look on. */
 /* What stands in the header is in memory; a mapping would end the process here. */
 static void a_file_that_is_cut_off_later_is_an_error_not_a_signal(void **state)
 {
@@ -378,6 +376,8 @@ static void headers_have_bounds_whatever_the_size_of_the_file(void **state)
     assert_path_refused(path, "more than the file has room for");
 }
 
+/* Wherever a file is cut off, and whatever bit of its head is flipped, it is read or refused: the sanitizers
+ * look on. */
 static void damage_anywhere_is_survived(void **state)
 {
     struct writer writer = begin(3, 2, 2);

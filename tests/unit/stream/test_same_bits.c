@@ -138,7 +138,6 @@ static void a_tied_model_has_the_same_bits(void **state)
     check_settings(tied, &setting, true);
 }
 
-/* Each setting with all of the output matrix on the device, and one by one with its tiles streamed. */
 static void what_is_beside_the_stream_has_the_same_bits(void **state)
 {
     (void)state;
@@ -146,6 +145,7 @@ static void what_is_beside_the_stream_has_the_same_bits(void **state)
     check_settings(beside, &setting, true);
 }
 
+/* Each setting with all of the output matrix on the device, and one by one with its tiles streamed. */
 static void a_head_in_tiles_has_the_same_bits(void **state)
 {
     (void)state;
