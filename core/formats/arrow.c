@@ -405,27 +405,51 @@ void mt_arrow_leave_out(struct mt_arrow_field *field)
         mt_arrow_leave_out(&field->children[i]);
 }
 
-static struct mt_arrow_field *find_dictionary(struct mt_arrow_field *field, int64_t id)
+static bool same_type(const struct mt_arrow_field *a, const struct mt_arrow_field *b)
 {
-    if (field->dictionary && field->dictionary_id == id)
-        return field->dictionary;
-    struct mt_arrow_field *found = field->dictionary ? find_dictionary(field->dictionary, id) : NULL;
-    for (size_t i = 0; !found && i < field->num_children; i++)
-        found = find_dictionary(&field->children[i], id);
-    return found;
+    if (a->type != b->type || a->width != b->width || a->is_signed != b->is_signed ||
+        a->millis != b->millis || a->units_per_second != b->units_per_second || a->scale != b->scale ||
+        a->num_children != b->num_children || a->dictionary_id != b->dictionary_id ||
+        !a->dictionary != !b->dictionary)
+        return false;
+    for (size_t i = 0; i < a->num_children; i++)
+        if (!same_type(&a->children[i], &b->children[i]))
+            return false;
+    return !a->dictionary || same_type(a->dictionary, b->dictionary);
+}
+
+/* Loads the dictionary into each field below `field` that has this id: several columns may share one, and
+ * each holds its own. `first` is the field that was loaded first, NULL before. */
+static int load_values(const struct batch *batch, int64_t id, struct mt_arrow_field *field,
+                       const struct mt_arrow_field **first)
+{
+    int r = 0;
+    struct mt_arrow_field *values = field->dictionary;
+    if (values && field->dictionary_id == id) {
+        if (*first && !same_type(*first, values))
+            return damaged(batch->arrow, "columns of different types share a dictionary", batch->error);
+        *first = values;
+        struct batch own = *batch;
+        r = load_array(&own, values);
+    }
+    if (r == 0 && values)
+        r = load_values(batch, id, values, first);
+    for (size_t i = 0; r == 0 && i < field->num_children; i++)
+        r = load_values(batch, id, &field->children[i], first);
+    return r;
 }
 
 static int load_dictionary(struct batch *batch, size_t table)
 {
-    struct mt_arrow_field *values =
-        find_dictionary(&batch->arrow->root, mt_flat_integer(batch->message, table, 0, 8, 0));
+    const int64_t id = mt_flat_integer(batch->message, table, 0, 8, 0);
+    const struct mt_arrow_field *first = NULL;
     if (mt_flat_integer(batch->message, table, 2, 1, 0))
         return not_supported(batch->arrow, "dictionaries that are added to", batch->error);
-    if (!values)
-        return damaged(batch->arrow, "a dictionary belongs to no column", batch->error);
     batch->whole = true;
     int r = begin_batch(batch, mt_flat_table(batch->message, table, 1));
-    return r < 0 ? r : load_array(batch, values);
+    if (r == 0)
+        r = load_values(batch, id, &batch->arrow->root, &first);
+    return r == 0 && !first ? damaged(batch->arrow, "a dictionary belongs to no column", batch->error) : r;
 }
 
 /* --- messages ---------------------------------------------------------------------------------------------

@@ -5,10 +5,12 @@ pyarrow writes them: tests/requirements.txt pins it, and it is fetched once with
 """
 import datetime
 import decimal
+import io
 import json
 import math
 import os
 import random
+import struct
 import subprocess
 import sys
 import tempfile
@@ -227,6 +229,44 @@ def arrow_cases(cases, pa):
     cases.expect("arrow_without_rows", path, [])
 
 
+def share_dictionary(pa, path, table):
+    """Writes a stream whose columns all name the first one's dictionary, which stands in it once: as Arrow allows and
+    pyarrow reads, but does not write."""
+    sink = io.BytesIO()
+    write_ipc(pa, sink, table, pa.ipc.IpcWriteOptions(), True, 40)
+    messages = [(message.type, message.serialize().to_pybytes())
+                for message in pa.ipc.MessageReader.open_stream(pa.BufferReader(sink.getvalue()))]
+    schema = messages[0][1]
+    for number in range(1, sum(kind == "dictionary" for kind, _ in messages)):
+        places = [at for at in range(0, len(schema) - 7, 4) if schema[at:at + 8] == struct.pack("<q", number)]
+        assert len(places) == 1, places
+        schema = schema[:places[0]] + bytes(8) + schema[places[0] + 8:]
+    [dictionary, *_] = [body for kind, body in messages if kind == "dictionary"]
+    with open(path, "wb") as file:
+        file.write(schema + dictionary + b"".join(body for kind, body in messages if kind == "record batch"))
+        file.write(b"\xff\xff\xff\xff\0\0\0\0")
+
+
+def shared_dictionary_cases(cases, pa):
+    first = pa.array([["alpha", "beta", None, "γ"][i % 4] for i in range(100)]).dictionary_encode()
+    again = pa.DictionaryArray.from_arrays(pa.array([i * i % 3 for i in range(100)], type=pa.int32()), first.dictionary)
+    inner = pa.StructArray.from_arrays([again[::-1], pa.array(range(100))], ["kind", "number"])
+    table = pa.table({"first": first, "again": again, "inner": inner})
+    path = os.path.join(cases.folder, "shared.arrow")
+    share_dictionary(pa, path, table)
+    assert pa.ipc.open_stream(path).read_all().equals(table)
+    rows = [plain(row) for row in table.to_pylist()]
+    cases.expect("columns_that_share_a_dictionary", path, rows)
+    got, error = read(path, "--columns", "again")
+    cases.report("a_dictionary_is_loaded_also_where_the_first_column_that_has_it_is_unused",
+                 str(error) if error or [row["again"] for row in got] != [row["again"] for row in rows] else None)
+    numbers = pa.array([i % 3 for i in range(100)]).dictionary_encode()
+    share_dictionary(pa, path, pa.table({"first": first, "numbers": numbers}))
+    error = read(path)[1]
+    cases.report("columns_of_two_types_share_no_dictionary",
+                 None if error and "columns of different types share a dictionary" in error["error"] else str(error))
+
+
 def unused_cases(cases, pa, pq):
     """Columns that nobody asked for are not unpacked: what they hold, and damage in them, does not matter."""
     names = ["text", "messages", "kind", "price", "nested"]
@@ -299,6 +339,7 @@ def main():
         pq.write_table(sample_table(pa, 40, 2), small, data_page_size=300)
         damaged_cases(cases, "damaged_parquet_is_refused_or_read", small, 150, 3)
         arrow_cases(cases, pa)
+        shared_dictionary_cases(cases, pa)
         unused_cases(cases, pa, pq)
         for stream in (False, True):
             for compression in (None, "zstd"):
