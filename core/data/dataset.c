@@ -316,26 +316,30 @@ size_t mt_dataset_num_sequences(const struct mt_dataset *dataset, bool validatio
     return dataset->packs[validation].num_packs;
 }
 
-static int read_range(const struct mt_dataset *dataset, const struct mt_packs *packs, uint32_t member,
-                      struct mt_sample_range *range, struct mt_error *error)
-{
-    return member < dataset->samples.count ? mt_samples_range(&dataset->samples, member, range, error)
-                                           : mt_bulk_spoilt(&packs->arrays[1], error);
-}
-
-int mt_dataset_sequence_size(const struct mt_dataset *dataset, bool validation, size_t i, size_t *tokens,
-                             size_t *documents, struct mt_error *error)
+int mt_dataset_find_documents(const struct mt_dataset *dataset, bool validation, size_t i,
+                              struct mt_documents *documents, struct mt_error *error)
 {
     const struct mt_packs *packs = &dataset->packs[validation];
     mt_autofree uint32_t *members = NULL;
-    *tokens = 0;
-    int r = mt_packs_read(packs, i, &members, documents, error);
-    for (size_t k = 0; r == 0 && k < *documents; k++) {
-        struct mt_sample_range range = {0};
-        r = read_range(dataset, packs, members[k], &range, error);
-        *tokens += range.tokens;
+    *documents = (struct mt_documents){0};
+    int r = mt_packs_read(packs, i, &members, &documents->count, error);
+    if (r == 0 && !(documents->ranges = calloc(documents->count, sizeof *documents->ranges)))
+        r = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a sequence");
+    for (size_t k = 0; r == 0 && k < documents->count; k++) {
+        r = members[k] < dataset->samples.count
+                ? mt_samples_range(&dataset->samples, members[k], &documents->ranges[k], error)
+                : mt_bulk_spoilt(&packs->arrays[1], error);
+        documents->tokens += documents->ranges[k].tokens;
     }
+    if (r < 0)
+        mt_documents_free(documents);
     return r;
+}
+
+void mt_documents_free(struct mt_documents *documents)
+{
+    free(documents->ranges);
+    *documents = (struct mt_documents){0};
 }
 
 /* Ids and labels of one document; adds its target tokens to `*targets`. */
@@ -356,34 +360,20 @@ static int fill_document(const struct mt_samples *samples, const struct mt_sampl
     return 0;
 }
 
-int mt_dataset_fill_sequence(const struct mt_dataset *dataset, bool validation, size_t i,
+int mt_dataset_fill_sequence(const struct mt_dataset *dataset, const struct mt_documents *documents,
                              struct mt_sequence *sequence, size_t *targets, struct mt_error *error)
 {
-    const struct mt_packs *packs = &dataset->packs[validation];
-    const struct mt_bulk *ranges = &dataset->samples.arrays[MT_SAMPLES_RANGES];
-    mt_autofree uint32_t *members = NULL;
-    size_t count, at = 0;
+    size_t at = 0;
+    int r = 0;
     *targets = 0;
-    int r = mt_packs_read(packs, i, &members, &count, error);
-    if (r == 0 && count != sequence->num_documents)
-        r = mt_bulk_spoilt(&packs->arrays[0], error);
-    for (size_t k = 0; r == 0 && k < count; k++) {
-        struct mt_sample_range range = {0};
-        r = read_range(dataset, packs, members[k], &range, error);
-        if (r == 0 && range.tokens > sequence->tokens - at) /* longer than when its room was made */
-            r = mt_bulk_spoilt(ranges, error);
-        if (r != 0)
-            return r;
-        if (k == 0)
-            sequence->row = range.row;
+    sequence->row = documents->ranges[0].row;
+    for (size_t k = 0; r == 0 && k < documents->count; k++) {
+        const struct mt_sample_range *range = &documents->ranges[k];
         sequence->document_starts[k] = (int32_t)at;
-        r = fill_document(&dataset->samples, &range, sequence->ids + at, sequence->labels + at, targets,
+        r = fill_document(&dataset->samples, range, sequence->ids + at, sequence->labels + at, targets,
                           error);
-        at += range.tokens;
+        at += range->tokens;
     }
-    if (r == 0 && at != sequence->tokens)
-        r = mt_bulk_spoilt(ranges, error);
-    if (r == 0)
-        sequence->document_starts[count] = (int32_t)at;
+    sequence->document_starts[documents->count] = (int32_t)at;
     return r;
 }

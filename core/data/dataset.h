@@ -158,11 +158,17 @@ void mt_sample_free(struct mt_sample *sample); /* {0} is fine; leaves {0} */
 
 /* Sequences (packs when packing, else samples) of one split; the sampler puts them in order. */
 size_t mt_dataset_num_sequences(const struct mt_dataset *dataset, bool validation);
-int mt_dataset_sequence_size(const struct mt_dataset *dataset, bool validation, size_t i, size_t *tokens,
-                             size_t *documents, struct mt_error *error);
-/* Fills ids, labels and document_starts, which have room for the sequence's tokens and num_documents (those
- * of mt_dataset_sequence_size), and the row; counts the target tokens. */
-int mt_dataset_fill_sequence(const struct mt_dataset *dataset, bool validation, size_t i,
+/* The documents of one sequence, in order. */
+struct mt_documents {
+    struct mt_sample_range *ranges; /* [count] (samples.h) */
+    size_t count, tokens;           /* of all together */
+};
+int mt_dataset_find_documents(const struct mt_dataset *dataset, bool validation, size_t i,
+                              struct mt_documents *documents, struct mt_error *error);
+void mt_documents_free(struct mt_documents *documents); /* {0} is fine; leaves {0} */
+/* Fills ids, labels and document_starts, which have room for the documents, and the row; counts the target
+ * tokens. */
+int mt_dataset_fill_sequence(const struct mt_dataset *dataset, const struct mt_documents *documents,
                              struct mt_sequence *sequence, size_t *targets, struct mt_error *error);
 uint64_t mt_dataset_seed(const struct mt_dataset *dataset);
 

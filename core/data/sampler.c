@@ -181,13 +181,15 @@ static int load_group(struct mt_sampler *sampler, size_t place, struct mt_error 
     if (!sorted)
         return no_memory(error);
     for (size_t i = 0; i < count; i++) {
-        size_t documents;
+        struct mt_documents documents;
         sorted[i].place = i;
         sorted[i].sequence = sequence_at(sampler, first + i);
-        int r = mt_dataset_sequence_size(sampler->dataset, sampler->validation, sorted[i].sequence,
-                                         &sorted[i].tokens, &documents, error);
+        int r = mt_dataset_find_documents(sampler->dataset, sampler->validation, sorted[i].sequence,
+                                          &documents, error);
         if (r < 0)
             return r;
+        sorted[i].tokens = documents.tokens;
+        mt_documents_free(&documents);
     }
     qsort(sorted, count, sizeof *sorted, longer_first);
     char name[96];
@@ -218,36 +220,52 @@ static int choose(struct mt_sampler *sampler, size_t count, struct mt_error *err
     return r;
 }
 
+/* What the sequences of a step are made of, each read once. */
+struct step {
+    struct mt_documents *documents; /* [count] */
+    size_t count;
+};
+
+static void free_step(struct step *step)
+{
+    for (size_t i = 0; step->documents && i < step->count; i++)
+        mt_documents_free(&step->documents[i]);
+    free(step->documents);
+}
+
+static int find(const struct mt_sampler *sampler, struct step *step, struct mt_error *error)
+{
+    step->documents = calloc(step->count, sizeof *step->documents);
+    int r = step->documents ? 0 : no_memory(error);
+    for (size_t i = 0; r == 0 && i < step->count; i++)
+        r = mt_dataset_find_documents(sampler->dataset, sampler->validation, sampler->batch[i],
+                                      &step->documents[i], error);
+    return r;
+}
+
 /* Makes room for the step's sequences in a batch that is all one block: ids, labels and document starts lie
  * behind the sequences. */
-static int allocate(const struct mt_sampler *sampler, size_t count, struct mt_batch **result,
-                    struct mt_error *error)
+static int allocate(const struct step *step, struct mt_batch **result, struct mt_error *error)
 {
     size_t tokens = 0, starts = 0, integers, bytes, total;
-    mt_autofree struct mt_sequence *sizes = calloc(count, sizeof *sizes);
-    if (!sizes)
-        return no_memory(error);
-    for (size_t i = 0; i < count; i++) {
-        int r = mt_dataset_sequence_size(sampler->dataset, sampler->validation, sampler->batch[i],
-                                         &sizes[i].tokens, &sizes[i].num_documents, error);
-        if (r < 0)
-            return r;
-        tokens += sizes[i].tokens;
-        starts += sizes[i].num_documents + 1;
+    for (size_t i = 0; i < step->count; i++) {
+        tokens += step->documents[i].tokens;
+        starts += step->documents[i].count + 1;
     }
-    if (!mt_size_mul(count, sizeof(struct mt_sequence), &bytes) || !mt_size_mul(tokens, 2, &integers) ||
+    if (!mt_size_mul(step->count, sizeof(struct mt_sequence), &bytes) || !mt_size_mul(tokens, 2, &integers) ||
         !mt_size_add(integers, starts, &integers) || !mt_size_mul(integers, sizeof(int32_t), &integers) ||
         !mt_size_add(bytes, integers, &total) || !mt_size_add(total, sizeof(struct mt_batch), &total))
         return no_memory(error);
     struct mt_batch *batch = calloc(1, total);
     if (!batch)
         return no_memory(error);
-    batch->num_sequences = count;
+    batch->num_sequences = step->count;
     batch->sequences = (struct mt_sequence *)(batch + 1);
-    memcpy(batch->sequences, sizes, bytes);
-    int32_t *room = (int32_t *)(batch->sequences + count);
-    for (size_t i = 0; i < count; i++) {
+    int32_t *room = (int32_t *)(batch->sequences + step->count);
+    for (size_t i = 0; i < step->count; i++) {
         struct mt_sequence *sequence = &batch->sequences[i];
+        sequence->tokens = step->documents[i].tokens;
+        sequence->num_documents = step->documents[i].count;
         sequence->ids = room;
         sequence->labels = room + sequence->tokens;
         sequence->document_starts = room + 2 * sequence->tokens;
@@ -257,13 +275,14 @@ static int allocate(const struct mt_sampler *sampler, size_t count, struct mt_ba
     return 0;
 }
 
-static int fill(const struct mt_sampler *sampler, struct mt_batch *batch, struct mt_error *error)
+static int fill(const struct mt_sampler *sampler, const struct step *step, struct mt_batch *batch,
+                struct mt_error *error)
 {
     int r = 0;
-    for (size_t i = 0; r == 0 && i < batch->num_sequences; i++) {
+    for (size_t i = 0; r == 0 && i < step->count; i++) {
         size_t targets;
-        r = mt_dataset_fill_sequence(sampler->dataset, sampler->validation, sampler->batch[i],
-                                     &batch->sequences[i], &targets, error);
+        r = mt_dataset_fill_sequence(sampler->dataset, &step->documents[i], &batch->sequences[i], &targets,
+                                     error);
         batch->target_tokens += targets;
         batch->tokens += batch->sequences[i].tokens;
     }
@@ -278,12 +297,15 @@ int mt_sampler_next(struct mt_sampler *sampler, struct mt_batch **result, struct
         sampler->position = 0;
     }
     const size_t count = mt_size_min(sampler->sequences_per_step, sampler->num_sequences - sampler->position);
+    mt_cleanup(free_step) struct step step = {.count = count};
     struct mt_batch *batch = NULL;
     int r = choose(sampler, count, error);
     if (r == 0)
-        r = allocate(sampler, count, &batch, error);
+        r = find(sampler, &step, error);
     if (r == 0)
-        r = fill(sampler, batch, error);
+        r = allocate(&step, &batch, error);
+    if (r == 0)
+        r = fill(sampler, &step, batch, error);
     if (r != 0) {
         mt_batch_free(batch);
         return r;

@@ -266,6 +266,33 @@ static void cache_files_that_change_while_in_use_are_an_error(void **state)
     }
 }
 
+/* Whoever changes the ranges after they were found changes nothing of the sequence. */
+static void what_a_sequence_is_made_of_is_read_once(void **state)
+{
+    const char *path = write_documents(state, "a.jsonl", 3000, '.');
+    struct mt_dataset_options options = cached_options(state);
+    options.packing = true;
+    options.max_seq_len = 128;
+    struct mt_error error = {0};
+    struct fixture fixture = open_dataset(options, path);
+    char entry[512], file[600];
+    assert_int_equal(count_entries(options.cache_dir, entry), 1);
+    snprintf(file, sizeof file, "%s/ranges", entry);
+    struct mt_documents documents;
+    mt_assert_ok(mt_dataset_find_documents(fixture.dataset, false, 3, &documents, &error), &error);
+    assert_in_range(documents.tokens, 1, 128);
+    int32_t ids[128], labels[128], starts[129];
+    struct mt_sequence sequence = {.ids = ids, .labels = labels, .document_starts = starts};
+    size_t targets;
+    assert_int_equal(truncate(file, 0), 0);
+    mt_assert_ok(mt_dataset_fill_sequence(fixture.dataset, &documents, &sequence, &targets, &error), &error);
+    assert_int_equal(starts[documents.count], documents.tokens);
+    assert_int_equal(targets, documents.tokens - documents.count);
+    mt_documents_free(&documents);
+    assert_int_equal(mt_dataset_find_documents(fixture.dataset, false, 3, &documents, &error), -ESTALE);
+    free_fixture(&fixture);
+}
+
 /* As what counts and hashes the samples reads them. */
 static void an_array_that_became_shorter_is_no_other_error(void **state)
 {
@@ -628,6 +655,7 @@ int main(void)
         mt_test_in_folder(a_file_that_changed_between_two_runs_is_read_again),
         mt_test_in_folder(damaged_entries_are_made_anew),
         mt_test_in_folder(cache_files_that_change_while_in_use_are_an_error),
+        mt_test_in_folder(what_a_sequence_is_made_of_is_read_once),
         mt_test_in_folder(an_array_that_became_shorter_is_no_other_error),
         mt_test_in_folder(what_was_not_used_for_long_is_removed),
         mt_test_in_folder(the_memory_for_a_data_set_is_bounded),
