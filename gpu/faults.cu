@@ -37,7 +37,8 @@ static void take_over(struct mt_cuda_device *device, unsigned long long word)
         return;
     case MT_CUDA_FAULT_LABEL:
         mt_cuda_fail(device,
-                     "cross_entropy: row %u has the label %d, which is neither a token nor %d (ignored)",
+                     "cross_entropy: row %u has the label %d, which is neither in the vocabulary nor %d "
+                     "(ignored)",
                      index, value, MT_LABEL_IGNORED);
         return;
     }

@@ -54,7 +54,8 @@ struct mt_device_info {
 
 /* ---- argument structs, one an operation ---- */
 
-/* out[t] = table[ids[t]]. ids: I32 [T], each in [0, vocab_size). table [vocab_size, hidden]. */
+/* out[t] = table[ids[t]]. ids: I32 [T], each in [0, vocab_size). table [vocab_size, hidden]. An id outside
+ * fails the device, here and in the backward operation. */
 struct mt_embedding_args {
     const int32_t *ids;
     const void *table;
@@ -268,20 +269,21 @@ struct mt_add_args {
  * tile) backward. */
 struct mt_cross_entropy_statistics_args {
     const void *logits;    /* [rows, cols]: columns vocab_offset .. vocab_offset + cols of the vocabulary */
-    const int32_t *labels; /* [rows], MT_LABEL_IGNORED or in [0, vocabulary) */
+    const int32_t *labels; /* [rows], MT_LABEL_IGNORED or in [0, vocab_size): any other fails the device */
     float *max, *sum;      /* [rows]: running maximum and sum of exp(logit - maximum) */
     float *target;         /* [rows]: the label's logit, once its tile was seen */
     size_t rows, cols, vocab_offset;
-    bool first; /* the first tile: max, sum and target start here */
+    size_t vocab_size; /* of all tiles; one that ends beyond is -EINVAL */
+    bool first;        /* the first tile: max, sum and target start here */
     enum mt_dtype dtype;
 };
 
 struct mt_cross_entropy_finish_args {
     const float *max, *sum, *target; /* [rows] */
-    const int32_t *labels;
-    float *lse;       /* [rows]: max + log(sum) */
-    float *losses;    /* [rows]: lse - target, 0 where ignored */
-    double *loss_sum; /* [1]: sum of losses in row order; accumulate: added to */
+    const int32_t *labels;           /* those of statistics, which has looked at them */
+    float *lse;                      /* [rows]: max + log(sum) */
+    float *losses;                   /* [rows]: lse - target, 0 where ignored */
+    double *loss_sum;                /* [1]: sum of losses in row order; accumulate: added to */
     size_t rows;
     bool accumulate;
 };
@@ -289,8 +291,8 @@ struct mt_cross_entropy_finish_args {
 /* logits become dlogits in place: grad_scale * (softmax - onehot); 0 where ignored. With a softcap, the
  * gradient of what was bent: times 1 - (logit / softcap)^2. */
 struct mt_cross_entropy_backward_args {
-    void *logits; /* [rows, cols] */
-    const int32_t *labels;
+    void *logits;          /* [rows, cols] */
+    const int32_t *labels; /* those of statistics; one that is in no tile takes nothing from any */
     const float *lse;
     size_t rows, cols, vocab_offset;
     float grad_scale; /* 1 / target tokens of the whole step */

@@ -178,6 +178,7 @@ int mt_head_statistics(const struct mt_layer_context *context, const struct mt_h
                                                               .rows = chunk->tokens,
                                                               .cols = tile->rows,
                                                               .vocab_offset = tile->first,
+                                                              .vocab_size = context->model->vocab_size,
                                                               .first = tile->first == 0,
                                                               .dtype = context->dtype,
                                                           });

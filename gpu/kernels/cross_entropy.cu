@@ -48,8 +48,8 @@ static __device__ struct running block_merge(struct running own)
 
 template <typename T, int V>
 static __global__ void statistics(const T *logits, const int32_t *labels, float *max, float *sum,
-                                  float *target, size_t cols, size_t vocab_offset, bool first,
-                                  volatile unsigned long long *fault)
+                                  float *target, size_t cols, size_t vocab_offset, size_t vocab_size,
+                                  bool first, volatile unsigned long long *fault)
 {
     const size_t row = blockIdx.x;
     const T *own = logits + row * cols;
@@ -78,7 +78,7 @@ static __global__ void statistics(const T *logits, const int32_t *labels, float 
     sum[row] = r.sum;
     const int32_t label = labels[row];
     const long long here = (long long)label - (long long)vocab_offset;
-    if (label < 0 && label != MT_LABEL_IGNORED)
+    if (label != MT_LABEL_IGNORED && (label < 0 || (size_t)label >= vocab_size))
         mt_fault(fault, MT_CUDA_FAULT_LABEL, row, label);
     if (label >= 0 && here >= 0 && here < (long long)cols)
         target[row] = mt_widen(own[here]);
@@ -89,7 +89,8 @@ static __global__ void statistics(const T *logits, const int32_t *labels, float 
 int mt_cuda_cross_entropy_statistics(struct mt_stream *stream,
                                      const struct mt_cross_entropy_statistics_args *a)
 {
-    if (!mt_cuda_data_dtype(a->dtype) || !a->cols)
+    if (!mt_cuda_data_dtype(a->dtype) || !a->cols || a->vocab_offset > a->vocab_size ||
+        a->cols > a->vocab_size - a->vocab_offset)
         return -EINVAL;
     if (!a->rows)
         return 0;
@@ -104,7 +105,7 @@ int mt_cuda_cross_entropy_statistics(struct mt_stream *stream,
         constexpr int V = decltype(kind)::packs;
         MT_LAUNCH((statistics<T, V>), dim3(static_cast<unsigned>(a->rows)), dim3(THREADS), 0, stream->handle,
                   static_cast<const T *>(a->logits), a->labels, a->max, a->sum, a->target, a->cols,
-                  a->vocab_offset, a->first, stream->device->fault_word);
+                  a->vocab_offset, a->vocab_size, a->first, stream->device->fault_word);
     });
     return mt_cuda_end(stream, "cross_entropy_statistics");
 }

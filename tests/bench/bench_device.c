@@ -274,7 +274,8 @@ static void head(struct bench *b, const struct buffers *s)
     const double times = (double)chunks;
     linear(b, times, CHUNK, HIDDEN, VOCAB, s->normed, s->table, s->logits, false);
     PLAIN(times, cross_entropy_statistics, .logits = s->logits, .labels = s->labels, .max = s->max,
-          .sum = s->sum, .target = s->target, .rows = CHUNK, .cols = VOCAB, .first = true);
+          .sum = s->sum, .target = s->target, .rows = CHUNK, .cols = VOCAB, .vocab_size = VOCAB,
+          .first = true);
     PLAIN(times, cross_entropy_finish, .max = s->max, .sum = s->sum, .target = s->target, .labels = s->labels,
           .lse = s->max, .losses = s->losses, .loss_sum = s->loss, .rows = CHUNK);
     PLAIN(times, cross_entropy_backward, .logits = s->logits, .labels = s->labels, .lse = s->max,

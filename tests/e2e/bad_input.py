@@ -225,38 +225,45 @@ def a_model_that_is_missing_or_damaged_is_refused():
         refused(model("header", lambda path: cut(os.path.join(path, "model.safetensors"), 40)), "/model/path", "model.safetensors")
         refused(model("words", lambda path: cut(os.path.join(path, "config.json"), 50)), "/model/path", "config.json")
 
-        def other_shape(path):
-            path = os.path.join(path, "config.json")
-            with open(path) as file:
-                config = json.load(file)
-            config["intermediate_size"] = 64
-            with open(path, "w") as file:
-                json.dump(config, file)
+        def edit(name, change):
+            def damage(path):
+                path = os.path.join(path, name)
+                with open(path) as file:
+                    contents = json.load(file)
+                change(contents)
+                with open(path, "w") as file:
+                    json.dump(contents, file)
+            return damage
+        other_shape = edit("config.json", lambda config: config.update(intermediate_size=64))
         refused(model("shape", other_shape), "/model/path", "gate_proj", "model.safetensors")
 
         # A model that config.json makes much larger than its files is found out before memory is taken for it.
-        def many_heads(path):
-            path = os.path.join(path, "config.json")
-            with open(path) as file:
-                config = json.load(file)
-            config["num_attention_heads"] = 1 << 20
-            with open(path, "w") as file:
-                json.dump(config, file)
+        many_heads = edit("config.json", lambda config: config.update(num_attention_heads=1 << 20))
         refused(model("heads", many_heads), "/model/path", "q_proj", "model.safetensors")
+
+        # A tokenizer that has more ids than the model has rows in its embedding.
+        one_more = edit("tokenizer.json", lambda tokenizer: tokenizer["added_tokens"].append(
+            {**tokenizer["added_tokens"][0], "id": 259, "content": "<more>"}))
+        refused(model("more", one_more), "/model/path", "the tokenizer has 260 ids", "the model's vocab_size is 259")
 
         def pickled(path):
             os.rename(os.path.join(path, "model.safetensors"), os.path.join(path, "pytorch_model.bin"))
         refused(model("pickle", pickled), "/model/path", "safetensors")
         for name, part in (("no-config", "config.json"), ("short", "model.safetensors"), ("shape", "gate_proj"),
-                           ("heads", "q_proj"), ("pickle", "safetensors")):
+                           ("heads", "q_proj"), ("pickle", "safetensors"), ("more", "260 ids")):
             path = os.path.join(models, name)
-            folder.run("generate", "--model", path, "--prompt", "x", code=65, says=[part])
+            if name != "more":
+                folder.run("generate", "--model", path, "--prompt", "x", code=65, says=[part])
             folder.train({**tiny(folder / "d.jsonl"), "model": {"path": path}}, "run-" + name, code=65, says=[part])
         for name, text, part in (("cut", '{"eos_token_id": 2', "generation_config.json"), ("list", "[2]", "no JSON object")):
             path = model("generation-" + name)["model"]["path"]
             with open(os.path.join(models, path, "generation_config.json"), "w") as file:
                 file.write(text)
             folder.run("generate", "--model", os.path.join(models, path), "--prompt", "x", code=65, says=[part, "mend"])
+        # Without training it is of use as long as the ids that are too many do not come up.
+        more = os.path.join(models, "more")
+        folder.run("generate", "--model", more, "--prompt", "x", "--max-new-tokens", "1")
+        folder.run("generate", "--model", more, "--prompt", "x<more>", code=65, says=["token 259", "vocabulary of 259"])
         # And the whole one is taken.
         daemon.wait(accept(model("whole")), "completed")
         folder.run("generate", "--model", folder / "absent", "--prompt", "x", code=65, says=["absent"])

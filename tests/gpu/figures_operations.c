@@ -107,7 +107,7 @@ static void loss(struct figures *f, const struct shape *s)
     float *n = numbers;
     LINE(f, s, "cross entropy, statistics", cross_entropy_statistics, 0, bytes, .logits = logits,
          .labels = labels, .max = n, .sum = n + chunk, .target = n + 2 * chunk, .rows = chunk,
-         .cols = s->vocab, .first = true, .dtype = MT_BF16);
+         .cols = s->vocab, .vocab_size = s->vocab, .first = true, .dtype = MT_BF16);
     LINE(f, s, "cross entropy, finish", cross_entropy_finish, 0, 24.0 * (double)chunk, .max = n,
          .sum = n + chunk, .target = n + 2 * chunk, .labels = labels, .lse = n + 3 * chunk,
          .losses = n + 4 * chunk, .loss_sum = loss_sum, .rows = chunk);

@@ -86,10 +86,12 @@ static void run_statistics(struct mt_stream *stream, const void *args)
 {
     struct mt_cross_entropy_statistics_args a = *(const struct mt_cross_entropy_statistics_args *)args;
     for (size_t row = 0; row < a.rows; row++)
-        if (a.labels[row] < 0 && a.labels[row] != MT_LABEL_IGNORED) {
+        if (a.labels[row] != MT_LABEL_IGNORED &&
+            (a.labels[row] < 0 || (size_t)a.labels[row] >= a.vocab_size)) {
             mt_cpu_fail(mt_cpu_stream_device(stream),
-                        "cross_entropy: row %zu has the label %d, which is neither a token nor %d (ignored)",
-                        row, (int)a.labels[row], MT_LABEL_IGNORED);
+                        "cross_entropy: row %zu has the label %d, which is neither in the vocabulary of %zu "
+                        "nor %d (ignored)",
+                        row, (int)a.labels[row], a.vocab_size, MT_LABEL_IGNORED);
             return;
         }
     mt_cpu_parallel(stream, mt_size_ceil_div(a.rows, ROWS), statistics_task[mt_cpu_level()], &a);
@@ -98,7 +100,8 @@ static void run_statistics(struct mt_stream *stream, const void *args)
 int mt_cpu_cross_entropy_statistics(struct mt_stream *stream,
                                     const struct mt_cross_entropy_statistics_args *a)
 {
-    if (!mt_cpu_data_dtype(a->dtype) || !a->cols)
+    if (!mt_cpu_data_dtype(a->dtype) || !a->cols || a->vocab_offset > a->vocab_size ||
+        a->cols > a->vocab_size - a->vocab_offset)
         return -EINVAL;
     if (!a->rows)
         return 0;

@@ -341,6 +341,7 @@ static void cross_entropy(size_t rows, size_t vocab, size_t tile, unsigned choic
                                                               .rows = rows,
                                                               .cols = logits[i].t[d].count / rows,
                                                               .vocab_offset = i * tile,
+                                                              .vocab_size = vocab,
                                                               .first = i == 0,
                                                               .dtype = dtype});
     ON_BOTH RUN(cross_entropy_finish,

@@ -56,6 +56,7 @@ static void check_tiled(struct rig *rig, enum mt_dtype dtype, size_t rows, size_
                                                                                      .rows = rows,
                                                                                      .cols = cols,
                                                                                      .vocab_offset = first,
+                                                                                     .vocab_size = vocab,
                                                                                      .first = n == 0,
                                                                                      .dtype = dtype}),
                          0);
@@ -144,6 +145,7 @@ static int loss_of(struct rig *rig, struct tensor *logits, int32_t first_label, 
                                                                                   .target = at + 2 * rows,
                                                                                   .rows = rows,
                                                                                   .cols = 20,
+                                                                                  .vocab_size = 20,
                                                                                   .first = true,
                                                                                   .dtype = logits->dtype});
     rig->api->cross_entropy_finish(rig->stream,
@@ -189,15 +191,51 @@ static void what_is_not_finite_shows_in_the_loss(void **state)
 static void a_label_that_is_no_token_fails_the_device(void **state)
 {
     (void)state;
+    static const int32_t wrong[] = {-1, 20, 21, INT32_MAX, INT32_MIN};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct rig rig = rig_of_test(1);
+        struct mt_error error;
+        struct tensor logits = tensor_random(&rig, MT_F32, 40, 1, 1);
+        double total;
+        char told[64];
+        snprintf(told, sizeof told, "row 0 has the label %d", (int)wrong[i]);
+        mt_assert_ok(loss_of(&rig, &logits, MT_LABEL_IGNORED, &total, &error), &error);
+        mt_assert_ok(loss_of(&rig, &logits, 19, &total, &error), &error);
+        assert_int_equal(loss_of(&rig, &logits, wrong[i], &total, &error), -EIO);
+        assert_int_equal(error.reason, MT_REASON_DEVICE);
+        mt_assert_mentions(error.message, told);
+        mt_assert_mentions(error.message, "vocabulary");
+        tensor_free(&logits);
+        rig_close(&rig);
+    }
+}
+
+/* Tiles that reach beyond the vocabulary: no label could be looked for there. */
+static void a_tile_beyond_the_vocabulary_is_refused(void **state)
+{
+    (void)state;
     struct rig rig = rig_of_test(1);
-    struct mt_error error;
-    struct tensor logits = tensor_random(&rig, MT_F32, 40, 1, 1);
-    double total;
-    mt_assert_ok(loss_of(&rig, &logits, MT_LABEL_IGNORED, &total, &error), &error);
-    assert_int_equal(loss_of(&rig, &logits, -1, &total, &error), -EIO);
-    assert_int_equal(error.reason, MT_REASON_DEVICE);
-    mt_assert_mentions(error.message, "row 0 has the label -1");
+    struct tensor logits = tensor_random(&rig, MT_F32, 20, 1, 1), stats = tensor_empty(&rig, MT_F32, 3);
+    struct tensor label = tensor_ints(&rig, &(int32_t){3}, 1);
+    float *at = stats.at;
+    struct mt_cross_entropy_statistics_args args = {.logits = logits.at,
+                                                    .labels = label.at,
+                                                    .max = at,
+                                                    .sum = at + 1,
+                                                    .target = at + 2,
+                                                    .rows = 1,
+                                                    .cols = 20,
+                                                    .first = true};
+    const size_t shapes[][2] = {{0, 0}, {0, 19}, {1, 20}, {21, 20}, {SIZE_MAX, 20}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        args.vocab_offset = shapes[i][0];
+        args.vocab_size = shapes[i][1];
+        assert_int_equal(rig.api->cross_entropy_statistics(rig.stream, &args), -EINVAL);
+    }
+    rig_wait(&rig);
     tensor_free(&logits);
+    tensor_free(&stats);
+    tensor_free(&label);
     rig_close(&rig);
 }
 
@@ -219,6 +257,7 @@ static unsigned char *bits(struct rig *rig, size_t *bytes)
                                                                                   .target = s + 2 * ROWS,
                                                                                   .rows = ROWS,
                                                                                   .cols = VOCAB,
+                                                                                  .vocab_size = VOCAB,
                                                                                   .first = true});
     unsigned char *result = tensor_bytes(&stats);
     *bytes = stats.count * sizeof(float);
@@ -240,6 +279,7 @@ int main(void)
         cmocka_unit_test(whole_and_tiled_agree_with_fp64_and_finite_differences),
         cmocka_unit_test(what_is_not_finite_shows_in_the_loss),
         cmocka_unit_test(a_label_that_is_no_token_fails_the_device),
+        cmocka_unit_test(a_tile_beyond_the_vocabulary_is_refused),
         cmocka_unit_test(bits_do_not_depend_on_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
