@@ -109,7 +109,7 @@ const char mt_openapi_schemas[] =
         "'required': ['versions', 'unavailable']}}, 'required': ['data', 'has_more', 'next', 'cuda']},"
     "'ModelList': {'type': 'object', 'properties': {'data': {'type': 'array', 'items': {'type': 'object', "
         "'properties': {'id': {'type': 'string'}, 'path': {'type': 'string'}, "
-        "'source': {'enum': ['models', 'hub_cache', 'ollama']}, 'format': {'enum': ['huggingface', 'gguf']}, "
+        "'source': {'enum': ['models', 'hub_cache', 'lm_studio', 'ollama']}, 'format': {'enum': ['huggingface', 'gguf']}, "
         "'model_type': {'type': ['string', 'null']}, 'parameters': {'type': ['integer', 'null']}, "
         "'bytes': {'type': 'integer'}, 'usable': {'type': 'boolean'}, 'reason': {'type': ['string', 'null']}}, "
         "'required': ['id', 'path', 'source', 'format', 'model_type', 'parameters', 'bytes', 'usable', "

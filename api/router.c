@@ -197,7 +197,7 @@ static const struct mt_route routes[] = {
      .summary = "The models on this machine that jobs can name; what cannot be trained says why.",
      .answers = {{.status = 200,
                   .schema = "ModelList",
-                  .summary = "models folder, hub cache, Ollama's store"}}},
+                  .summary = "models folder, hub cache, LM Studio, Ollama's store"}}},
     {.method = "GET",
      .pattern = "/metrics",
      .handler = mt_metrics,

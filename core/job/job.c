@@ -135,3 +135,15 @@ int mt_job_set_micro_batch_size(struct mt_job *job, size_t micro_batch_size)
     job->training.micro_batch_size = micro_batch_size;
     return 0;
 }
+
+int mt_job_set_model_file(struct mt_job *job, const char *path)
+{
+    json_t *model = json_object_get(job->frozen, "model");
+    const char *kept = mt_arena_strdup(job->arena, path);
+    if (!kept || json_object_set_new(model, "path", json_string(path)) < 0)
+        return -ENOMEM;
+    json_object_del(model, "file");
+    job->model.path = kept;
+    job->model.file = NULL;
+    return 0;
+}

@@ -65,9 +65,11 @@ enum mt_job_recompute {
 };
 
 struct mt_job_model {
-    const char *path;         /* absolute path of a folder or GGUF file, or NULL when training from scratch */
-    const char *download;     /* Org/Model that is to be fetched to `path` where that is not there; or NULL */
-    const char *name;         /* Org/Model; only while planning, where it need not be on this machine */
+    const char *path;     /* absolute path of a folder or GGUF file, or NULL when training from scratch */
+    const char *file;     /* the GGUF file that is meant of the folder `path`, while `download` is still to
+                             come: its name, or a word of it; or NULL */
+    const char *download; /* Org/Model that is to be fetched to `path` where that is not there; or NULL */
+    const char *name;     /* Org/Model; only while planning, where it need not be on this machine */
     const char *architecture; /* "llama": train from scratch; else NULL */
     const char *tokenizer;    /* "bytes", the absolute path of a folder, or NULL: the one in model.path */
     enum mt_job_dtype dtype;  /* what the device computes in */
@@ -246,6 +248,7 @@ struct mt_job_context {
     const char *dataset_dir;  /* default of dataset.dataset_dir; NULL: "data" below dataset_base */
     const char *models_folder; /* model.name is looked for in it; NULL: "models" below model_base */
     const char *hub_cache;     /* and then in this folder of the Hugging Face layout; NULL: not looked for */
+    const char *lm_studio;     /* and then in LM Studio's models folder; NULL: not looked for */
     const char *ollama_store;  /* `ollama:NAME:TAG` is looked for in it; NULL: not looked for */
     bool allow_download;       /* model.name may name a model that is fetched to models_folder first */
     bool confined;             /* the API: paths must lie below model_base, dataset_base or one of `roots` */
@@ -272,6 +275,8 @@ char *mt_job_text(const struct mt_job *job);
 int mt_job_save(const struct mt_job *job, const char *path, struct mt_error *error);
 /* Puts the number that "auto" became into the job and its frozen document. -ENOMEM on failure. */
 int mt_job_set_micro_batch_size(struct mt_job *job, size_t micro_batch_size);
+/* The same with the GGUF file that a download became: model.path, and no model.file any more. */
+int mt_job_set_model_file(struct mt_job *job, const char *path);
 
 /* `--set KEY=VALUE`: puts VALUE, read as YAML (`3e-4` a number, `[a, b]` a list), at the dotted KEY of
  * `document`, making the blocks on the way; an empty VALUE takes the key away. What contradicts it goes: the
@@ -287,10 +292,14 @@ int mt_job_make_absolute(json_t *document, struct mt_error *error);
 /* Folder of this user's Ollama store, from OLLAMA_MODELS or HOME; malloc'd, NULL when none is set. */
 char *mt_job_ollama_store(void);
 
-/* What a command's --model names: a path that is there, `ollama:NAME:TAG`, or Org/Model in ./models or this
- * user's hub cache; else the text as it is. Of a folder that holds one GGUF model and no config.json, that
- * file. malloc'd. Errors: MT_REASON_BAD_MODEL, MT_REASON_BAD_JOB. */
+/* What a command's --model names: a path that is there, here or below ./models, `ollama:NAME:TAG`, or
+ * Org/Model, or Org/Model:FILE (model.file), in ./models, this user's hub cache or LM Studio's folder; else
+ * the text as it is. Of a folder that holds one GGUF model and no safetensors, that file. malloc'd. Errors:
+ * MT_REASON_BAD_MODEL, MT_REASON_BAD_JOB. */
 int mt_job_find_model(const char *text, char **path, struct mt_error *error);
+
+/* The models folder of this user's LM Studio, below HOME; malloc'd, NULL when there is none. */
+char *mt_job_lm_studio(void);
 
 /* Folder of the Hugging Face hub cache of this user, from HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME or HOME;
  * malloc'd, NULL when none is set. */

@@ -3,55 +3,98 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
+#include "core/job/gguf_names.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#define MOST_SAID 8 /* models that an error names */
-
-/* "-00002-of-00003.gguf" */
-#define PART_BYTES 20
-
-bool mt_gguf_names_part(const char *name)
+static int no_memory(struct mt_error *error)
 {
-    static const char part[] = "-#####-of-#####.gguf";
-    const size_t bytes = strlen(name);
-    if (bytes <= PART_BYTES)
-        return false;
-    const char *end = name + bytes - PART_BYTES;
-    for (size_t i = 0; i < PART_BYTES; i++)
-        if (part[i] == '#' ? !isdigit((unsigned char)end[i]) : tolower((unsigned char)end[i]) != part[i])
-            return false;
-    return true;
+    return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory while looking for a model");
 }
 
-bool mt_gguf_starts_model(const char *name)
+/* --- what there is ------------------------------------------------------------------------------------- */
+
+void mt_gguf_list_free(struct mt_gguf_list *list)
 {
-    if (!mt_path_ends_with(name, ".gguf") || *name == '.')
-        return false;
-    if (strncasecmp(name, "mmproj", 6) == 0)
-        return false; /* the part of a vision model that sees, in a file of its own */
-    return !mt_gguf_names_part(name) || strncmp(name + strlen(name) - PART_BYTES + 1, "00001", 5) == 0;
+    for (size_t i = 0; i < list->count; i++)
+        free(list->names[i]);
+    free(list->names);
+    *list = (struct mt_gguf_list){0};
 }
 
-static int starts_model(const struct dirent *entry)
+static int by_name(const void *a, const void *b)
 {
-    return mt_gguf_starts_model(entry->d_name);
+    return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int say_which(const char *folder, struct dirent *const *entries, int count, struct mt_error *error)
+/* Takes `name`. */
+static int append(struct mt_gguf_list *list, char *name)
 {
-    char names[600] = "";
-    for (int i = 0; i < count && i < MOST_SAID; i++) {
-        const size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", entries[i]->d_name);
+    char **grown = name ? realloc(list->names, (list->count + 1) * sizeof *grown) : NULL;
+    if (!grown) {
+        free(name);
+        return -ENOMEM;
     }
-    return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
-                        "%s holds %d GGUF models; name one of them, as %s/%s: there are %s%s", folder, count,
-                        folder, entries[0]->d_name, names, count > MOST_SAID ? ", ..." : "");
+    list->names = grown;
+    list->names[list->count++] = name;
+    return 0;
+}
+
+static bool is_own_folder(const char *path)
+{
+    struct stat status;
+    return lstat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/* `below` is the name of the folder in `folder` that is listed; NULL: `folder` itself. */
+static int list_entries(const char *folder, const char *below, bool deep, struct mt_gguf_list *list)
+{
+    mt_autofree char *path = below ? mt_path_join(folder, below) : strdup(folder);
+    DIR *entries = path ? opendir(path) : NULL;
+    int r = path ? 0 : -ENOMEM;
+    for (struct dirent *entry; r == 0 && entries && (entry = readdir(entries)) != NULL;) {
+        if (*entry->d_name == '.')
+            continue;
+        mt_autofree char *inner = deep && !below ? mt_path_join(folder, entry->d_name) : NULL;
+        if (mt_gguf_starts_model(entry->d_name))
+            r = append(list, below ? mt_path_join(below, entry->d_name) : strdup(entry->d_name));
+        else if (inner && is_own_folder(inner))
+            r = list_entries(folder, entry->d_name, deep, list);
+    }
+    if (entries)
+        closedir(entries);
+    return r;
+}
+
+int mt_gguf_list_folder(const char *folder, bool deep, struct mt_gguf_list *list)
+{
+    *list = (struct mt_gguf_list){0};
+    const int r = list_entries(folder, NULL, deep, list);
+    if (r < 0)
+        mt_gguf_list_free(list);
+    else if (list->count)
+        qsort(list->names, list->count, sizeof *list->names, by_name);
+    return r;
+}
+
+/* --- which of it is meant ------------------------------------------------------------------------------ */
+
+bool mt_model_folder_is_whole(const char *folder)
+{
+    mt_autofree char *config = mt_path_join(folder, "config.json");
+    bool weights = false;
+    if (!config || !mt_path_exists(config))
+        return false;
+    DIR *entries = opendir(folder);
+    for (struct dirent *entry; entries && !weights && (entry = readdir(entries)) != NULL;)
+        weights = mt_path_ends_with(entry->d_name, ".safetensors");
+    if (entries)
+        closedir(entries);
+    return weights;
 }
 
 /* <cache>/models--Org--Name, which holds the model several times, a commit each. */
@@ -70,21 +113,55 @@ static int refuse_cache_entry(const char *folder, struct mt_error *error)
                         folder, before, name, mark ? "/" : "", mark ? mark + 2 : name);
 }
 
-int mt_gguf_in_folder(const char *folder, char **path, struct mt_error *error)
+static int choose(const char *folder, const char *before, bool deep, const char *file, char **path,
+                  struct mt_error *error)
 {
+    struct mt_gguf_list list;
+    size_t chosen;
     *path = NULL;
-    mt_autofree char *config = mt_path_join(folder, "config.json");
-    struct dirent **entries = NULL;
-    if (config && mt_path_exists(config))
+    if (!file && mt_model_folder_is_whole(folder))
         return 0;
-    const int count = scandir(folder, &entries, starts_model, alphasort);
-    int r = count == 0 ? refuse_cache_entry(folder, error) : 0;
-    if (count > 1)
-        r = say_which(folder, entries, count, error);
-    else if (count == 1 && (*path = mt_path_join(folder, entries[0]->d_name)) == NULL)
-        r = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory while looking for a model");
-    for (int i = 0; i < count; i++)
-        free(entries[i]);
-    free(entries);
+    if (mt_gguf_list_folder(folder, deep, &list) < 0)
+        return no_memory(error);
+    int r;
+    if (!file && list.count == 0)
+        r = refuse_cache_entry(folder, error);
+    else
+        r = mt_gguf_choose(folder, before, (const char *const *)list.names, list.count, file, &chosen, error);
+    if (r == 0 && list.count && (*path = mt_path_join(folder, list.names[chosen])) == NULL)
+        r = no_memory(error);
+    mt_gguf_list_free(&list);
     return r;
+}
+
+int mt_gguf_in_folder(const char *folder, const char *file, char **path, struct mt_error *error)
+{
+    mt_autofree char *before = mt_path_join(folder, "");
+    *path = NULL;
+    return before ? choose(folder, before, file != NULL, file, path, error) : no_memory(error);
+}
+
+int mt_gguf_in_repository(const char *folder, const char *name, const char *file, char **path,
+                          struct mt_error *error)
+{
+    mt_autofree char *before = NULL;
+    *path = NULL;
+    if (asprintf(&before, "%s:", name) < 0) {
+        before = NULL;
+        return no_memory(error);
+    }
+    return choose(folder, before, true, file, path, error);
+}
+
+bool mt_model_is_to_come(const char *path, const char *file)
+{
+    struct stat status;
+    if (stat(path, &status) < 0)
+        return true;
+    if (!S_ISDIR(status.st_mode))
+        return false;
+    mt_autofree char *config = mt_path_join(path, "config.json");
+    mt_autofree char *gguf = NULL;
+    const int r = choose(path, "", true, file, &gguf, NULL);
+    return r == -ENOENT || (r == 0 && !gguf && config && !mt_path_exists(config));
 }

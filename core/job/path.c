@@ -1,16 +1,13 @@
 #include "core/job/path.h"
 
 #include "core/base/cleanup.h"
-#include "core/base/file.h"
-#include "core/job/model_folder.h"
+#include "core/job/gguf_names.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 const char *mt_path_absolute(struct mt_arena *arena, const char *base, const char *text, bool resolve_dots)
@@ -123,75 +120,4 @@ enum mt_path_state mt_path_resolve(const struct mt_job_context *context, struct 
         *path = kept && really_inside_any(context, kept) ? kept : mt_arena_strdup(arena, real);
     }
     return MT_PATH_GOOD;
-}
-
-static bool is_folder(const char *path)
-{
-    struct stat status;
-    return path && stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-/* <cache>/models--Org--Model/snapshots/<commit>, the commit that refs/main names, else any one. */
-static const char *locate_in_cache(struct mt_arena *arena, const char *cache, const char *name)
-{
-    const char *slash = strchr(name, '/');
-    const char *folder =
-        slash ? mt_arena_printf(arena, "%s/models--%.*s--%s", cache, (int)(slash - name), name, slash + 1)
-              : mt_arena_printf(arena, "%s/models--%s", cache, name);
-    const char *main_ref = folder ? mt_arena_printf(arena, "%s/refs/main", folder) : NULL;
-    const char *snapshots = folder ? mt_arena_printf(arena, "%s/snapshots", folder) : NULL;
-    mt_autofree char *commit = NULL;
-    size_t bytes;
-    if (!main_ref || !snapshots)
-        return NULL;
-    if (mt_file_read(main_ref, 256, &commit, &bytes, NULL) == 0) {
-        commit[strspn(commit, "0123456789abcdefABCDEF")] = '\0';
-        const char *snapshot = mt_arena_printf(arena, "%s/%s", snapshots, commit);
-        if (*commit && is_folder(snapshot))
-            return snapshot;
-    }
-    const char *found = NULL;
-    DIR *entries = opendir(snapshots);
-    for (struct dirent *entry; entries && (entry = readdir(entries)) != NULL;) {
-        if (entry->d_name[0] != '.' && (!found || strcmp(entry->d_name, mt_job_key_name(found)) < 0))
-            found = mt_arena_printf(arena, "%s/%s", snapshots, entry->d_name);
-    }
-    if (entries)
-        closedir(entries);
-    return is_folder(found) ? found : NULL;
-}
-
-const char *mt_model_place(const struct mt_job_context *context, struct mt_arena *arena, const char *name)
-{
-    const char *folder = context->models_folder;
-    if (!folder)
-        folder = mt_path_absolute(arena, context->model_base, "models", false);
-    return folder ? mt_path_absolute(arena, folder, name, false) : NULL;
-}
-
-const char *mt_model_locate(const struct mt_job_context *context, struct mt_arena *arena, const char *name)
-{
-    const char *path = mt_model_place(context, arena, name);
-    if (is_folder(path))
-        return path;
-    return context->hub_cache ? locate_in_cache(arena, context->hub_cache, name) : NULL;
-}
-
-char *mt_job_hub_cache(void)
-{
-    static const struct {
-        const char *variable, *below;
-    } places[] = {
-        {"HF_HUB_CACHE", ""},
-        {"HF_HOME", "/hub"},
-        {"XDG_CACHE_HOME", "/huggingface/hub"},
-        {"HOME", "/.cache/huggingface/hub"},
-    };
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        const char *value = getenv(places[i].variable);
-        char *path = NULL;
-        if (value && *value && asprintf(&path, "%s%s", value, places[i].below) >= 0)
-            return path;
-    }
-    return NULL;
 }

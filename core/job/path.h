@@ -23,14 +23,4 @@ enum mt_path_state mt_path_resolve(const struct mt_job_context *context, struct 
                                    const char *base, const char *text, const char **path,
                                    const char **reason_text);
 
-/* Org/Model or Model: letters, digits, '.', '_' and '-', no part that begins with a dot. */
-bool mt_is_model_name(const char *name);
-
-/* Where the models folder has Org/Model, whether it is there or not; NULL: out of memory. */
-const char *mt_model_place(const struct mt_job_context *context, struct mt_arena *arena, const char *name);
-
-/* The folder of the model Org/Model: below the models folder, or a snapshot in the hub cache. NULL when it is
- * in neither. */
-const char *mt_model_locate(const struct mt_job_context *context, struct mt_arena *arena, const char *name);
-
 #endif

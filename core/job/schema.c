@@ -233,6 +233,7 @@ static void add_block_rules(struct build *build, const char *block, json_t *sche
         append(build, rules,
                json_pack("{s:[{s:[s]}, {s:[s]}, {s:[s]}]}", "oneOf", "required", "path", "required", "name",
                          "required", "architecture"));
+        forbid_both(build, rules, "file", "architecture");
         /* Other families may have names of their own for these. */
         append(build, rules,
                json_pack("{s:{s:[s], s:{s:{s:[s, s]}}}, s:{s:[s, s], s:[o]}}", "if", "required",

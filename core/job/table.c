@@ -220,10 +220,14 @@ const struct mt_job_key mt_job_keys[] = {
         "start from.",
         FLAGS(0)),
     KEY("/model/name", MT_KEY_TEXT, FIELD(model.name),
-        "`Org/Model`, found in the models folder or the local Hugging Face cache, or downloaded where "
-        "downloads are "
-        "allowed.",
+        "`Org/Model`, found in the models folder, the local Hugging Face cache or LM Studio's folder, or "
+        "downloaded where downloads are allowed. `Org/Model:FILE` says `file`, too.",
         FLAGS(0)),
+    KEY("/model/file", MT_KEY_TEXT, FIELD(model.file),
+        "Which GGUF file is meant where the folder `path` or the repository `name` holds several: its name, "
+        "or the "
+        "quantisation in it, such as `Q4_K_M`.",
+        DEFAULT_TEXT("the only one")),
     KEY("/model/download", MT_KEY_TEXT, FIELD(model.download),
         "Written by MegaTrain: the name of the model that is downloaded to `path` before the first step.",
         FLAGS(MT_KEY_OWN)),

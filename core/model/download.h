@@ -21,16 +21,21 @@ struct mt_download {
     void *context;
 };
 
-/* Fetches config, tokenizer and safetensors files into `folder`, which has its name only once all of it is
- * there and checked: until then it grows as `<folder>.partial`, where an interrupted file goes on at the byte
- * where it stopped. A file's length is compared with what the hub says, and where the hub names a SHA-256 (as
- * it does for large ones) its bytes with that: a file that does not match is fetched anew once, then refused.
- * A revision is settled to a commit first, so that all files are of one.
+/* Fetches a model into `folder`: its config, tokenizer and safetensors files; or of a repository that has
+ * only GGUF files, or where `file` (model.file, gguf_names.h) is given, that one GGUF model, with all of its
+ * parts. What is fetched has its name there only once all of it is there and checked: until then it grows in
+ * a folder beside, `<folder>.partial` or `<folder>.<file>.partial`, where an interrupted file goes on at the
+ * byte where it stopped. Of a GGUF model's parts the first gets its name last. A file's length is compared
+ * with what the hub says, and where the hub names a SHA-256 (as it does for large ones) its bytes with that:
+ * a file that does not match is fetched anew once, then refused. A revision is settled to a commit first, so
+ * that all files are of one.
  *
  * Errors: MT_REASON_BAD_MODEL for what the hub does not have or refuses (401, 403, 404), for pickle files
- * alone, for a checksum that does not match; MT_REASON_IO after some tries; MT_REASON_DISK_FULL before the
- * first byte, when the files would not fit; MT_REASON_INTERRUPTED. */
-int mt_model_download(const struct mt_download *download, const char *folder, struct mt_error *error);
+ * alone, for several GGUF models without a choice, which it lists, for a checksum that does not match;
+ * MT_REASON_IO after some tries; MT_REASON_DISK_FULL before the first byte, when the files would not fit;
+ * MT_REASON_INTERRUPTED. */
+int mt_model_download(const struct mt_download *download, const char *folder, const char *file,
+                      struct mt_error *error);
 
 /* Which of `count` files of a data set are wanted: sets wanted[i]. `snapshot` is the folder where README.md
  * lies already if there is one. */

@@ -3,8 +3,9 @@
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
 #include "core/formats/gguf.h"
-#include "core/job/job.h"
+#include "core/job/gguf_names.h"
 #include "core/job/model_folder.h"
+#include "core/job/model_name.h"
 #include "core/model/open.h"
 
 #include <dirent.h>
@@ -14,6 +15,7 @@
 #include <sys/stat.h>
 
 #define FOLDER_DEPTH 3
+#define STUDIO_DEPTH 2 /* Org, Model */
 #define OLLAMA_DEPTH 4 /* host, namespace, name, tag */
 
 struct search {
@@ -108,6 +110,22 @@ static bool is_listed(const struct search *search, const char *id)
     return false;
 }
 
+/* Whether something that is listed goes before a model of this name elsewhere: itself, or one of its files.
+ */
+static bool is_taken(const struct search *search, const char *name)
+{
+    const size_t bytes = strlen(name);
+    size_t i;
+    json_t *one;
+    json_array_foreach(search->found, i, one)
+    {
+        const char *id = json_string_value(json_object_get(one, "id"));
+        if (strncmp(id, name, bytes) == 0 && strchr("/:", id[bytes])) /* the end, too */
+            return true;
+    }
+    return false;
+}
+
 static int visible(const struct dirent *entry)
 {
     return entry->d_name[0] != '.' &&
@@ -151,30 +169,61 @@ static void visit_models(struct search *search, const char *path, const char *id
     }
 }
 
-/* models--Org--Name; which snapshot counts, mt_job_find_model says. */
+/* A repository's folder: the model that it is, or each GGUF model in it. `name` is Org/Model; jobs that say
+ * it find what is listed first. */
+static void add_repository(struct search *search, const char *name, const char *folder)
+{
+    struct mt_gguf_list files = {0};
+    mt_autofree char *config = mt_path_join(folder, "config.json");
+    const bool taken = is_taken(search, name);
+    if (!config || (!mt_model_folder_is_whole(folder) && mt_gguf_list_folder(folder, true, &files) < 0)) {
+        search->no_memory = true;
+        return;
+    }
+    /* A tokenizer alone is no model. */
+    if (files.count == 0 && mt_path_exists(config) && !taken)
+        add(search, name, folder, 0, NULL);
+    for (size_t i = 0; i < files.count; i++) {
+        mt_autofree char *path = mt_path_join(folder, files.names[i]);
+        mt_autofree char *id = NULL;
+        if (asprintf(&id, files.count > 1 || taken ? "%s:%s" : "%s", name, files.names[i]) < 0)
+            id = NULL;
+        if (!path || !id)
+            search->no_memory = true;
+        else if (!is_listed(search, id))
+            add(search, id, path, 0, NULL);
+    }
+    mt_gguf_list_free(&files);
+}
+
+/* models--Org--Name */
 static void visit_cache(struct search *search, const char *path, const char *id, unsigned depth)
 {
     (void)depth;
     if (strncmp(id, "models--", 8) != 0 || !is_folder(path))
         return;
+    mt_autofree char *cache = strndup(path, strlen(path) - strlen(id) - 1);
     mt_autofree char *name = strdup(id + 8);
     char *mark = name ? strstr(name, "--") : NULL;
     if (mark) {
         *mark = '/';
         memmove(mark + 1, mark + 2, strlen(mark + 2) + 1);
     }
-    struct mt_error error = {0};
-    mt_autofree char *snapshot = NULL, *config = NULL;
-    const int r = name ? mt_job_find_model(name, &snapshot, &error) : -ENOMEM;
-    if (r == 0)
-        config = mt_path_join(snapshot, "config.json");
-    search->no_memory = search->no_memory || r == -ENOMEM;
-    if (r < 0 && r != -ENOMEM && !is_listed(search, name))
-        add(search, name, path, r, &error); /* several GGUF models: jobs name one by its path */
-    /* A tokenizer alone is no model; what a job would find elsewhere first stands there already. */
-    else if (config && (mt_path_exists(config) || !is_folder(snapshot)) &&
-             strncmp(snapshot, path, strlen(path)) == 0 && !is_listed(search, name))
-        add(search, name, snapshot, 0, NULL);
+    struct mt_arena *arena = mt_arena_new();
+    const char *snapshot = arena && cache && name ? mt_hub_snapshot(arena, cache, name) : NULL;
+    search->no_memory = search->no_memory || !arena || !cache || !name;
+    if (snapshot && mt_is_model_name(name))
+        add_repository(search, name, snapshot);
+    mt_arena_free(arena);
+}
+
+/* <models>/Org/Model */
+static void visit_studio(struct search *search, const char *path, const char *id, unsigned depth)
+{
+    if (is_folder(path) && depth < STUDIO_DEPTH)
+        each_entry(search, path, id, depth + 1, visit_studio);
+    else if (is_folder(path) && mt_is_model_name(id))
+        add_repository(search, id, path);
 }
 
 static void visit_ollama(struct search *search, const char *path, const char *id, unsigned depth)
@@ -205,6 +254,7 @@ static void visit_ollama(struct search *search, const char *path, const char *id
 int mt_models_on_disk(const char *models_folder, size_t most, json_t **list, struct mt_error *error)
 {
     mt_autofree char *cache = mt_job_hub_cache();
+    mt_autofree char *studio = mt_job_lm_studio();
     mt_autofree char *ollama = mt_job_ollama_store();
     mt_autofree char *manifests = ollama ? mt_path_join(ollama, "manifests") : NULL;
     struct search search = {.found = json_array(), .most = most, .source = "models"};
@@ -212,6 +262,9 @@ int mt_models_on_disk(const char *models_folder, size_t most, json_t **list, str
     search.source = "hub_cache";
     if (cache)
         each_entry(&search, cache, "", 1, visit_cache);
+    search.source = "lm_studio";
+    if (studio)
+        each_entry(&search, studio, "", 1, visit_studio);
     search.source = "ollama";
     if (manifests)
         each_entry(&search, manifests, "", 1, visit_ollama);

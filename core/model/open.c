@@ -19,7 +19,7 @@ int mt_model_read_config(const char *path, json_t **config, struct mt_error *err
     }
     mt_autofree char *file = mt_path_join(path, "config.json");
     mt_autofree char *gguf = NULL;
-    int r = mt_gguf_in_folder(path, &gguf, error);
+    int r = mt_gguf_in_folder(path, NULL, &gguf, error);
     if (r == 0 && gguf)
         r = mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "%s holds a GGUF model: name %s", path, gguf);
     if (r < 0)

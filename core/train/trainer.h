@@ -42,7 +42,7 @@ struct mt_trainer_hooks {
 };
 
 struct mt_trainer_options {
-    struct mt_job *job; /* frozen; micro_batch_size: auto is settled in it */
+    struct mt_job *job; /* frozen; micro_batch_size: auto and a downloaded GGUF file are settled in it */
     const char *folder; /* has job.json; gets metrics.jsonl, log.jsonl, checkpoints/ */
     unsigned attempt;   /* from 1; 0: one more than the last row of metrics.jsonl says */
     struct mt_pool *pool;

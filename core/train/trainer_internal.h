@@ -42,8 +42,9 @@ void mt_trainer_enter(struct trainer *trainer, const char *phase);
 bool mt_trainer_asked_to_end(struct trainer *trainer);
 bool mt_trainer_should_stop(void *context);
 
-/* fetch.c. Model and data that are to be brought here first. -ECANCELED when asked to end. */
-int mt_trainer_fetch(struct trainer *trainer, struct mt_error *error);
+/* fetch.c. Model and data that are to be brought here first. *settled: the job has changed, since the model
+ * is a GGUF file, which it names now. -ECANCELED when asked to end. */
+int mt_trainer_fetch(struct trainer *trainer, bool *settled, struct mt_error *error);
 
 /* trainer_start.c. Model, data, device and engine; the state of the newest whole checkpoint, or the first
  * one. */

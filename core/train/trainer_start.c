@@ -134,7 +134,10 @@ int mt_trainer_open(struct trainer *trainer, struct mt_error *error)
 {
     struct mt_run *run = &trainer->run;
     run->note_context = trainer;
-    int result = mt_trainer_fetch(trainer, error);
+    bool settled;
+    int result = mt_trainer_fetch(trainer, &settled, error);
+    if (result == 0 && settled)
+        result = settle_job(trainer, error);
     mt_trainer_enter(trainer, "loading");
     if (result == 0)
         result = mt_run_open_model(run, error);
@@ -158,7 +161,6 @@ int mt_trainer_open(struct trainer *trainer, struct mt_error *error)
     if (mt_trainer_asked_to_end(trainer))
         return mt_error_set(error, -ECANCELED, MT_REASON_INTERRUPTED, "stopped before the first step");
     mt_trainer_enter(trainer, "loading");
-    bool settled;
     result = mt_run_open_engine(run, &settled, error);
     if (result == 0 && settled)
         result = settle_job(trainer, error);

@@ -2,7 +2,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/document.h"
 #include "core/base/file.h"
-#include "core/job/path.h"
+#include "core/job/model_name.h"
 #include "core/train/checkpoint_list.h"
 #include "daemon/cli/cli.h"
 
@@ -99,6 +99,7 @@ bool mt_cli_number(const char *option, const char *text, long minimum, long maxi
 int mt_cli_find_model(const char *text, char **path, struct mt_error *error)
 {
     mt_autofree char *found = NULL;
+    struct mt_model_name name;
     *path = NULL;
     int r = mt_job_find_model(text, &found, error);
     if (r < 0)
@@ -106,9 +107,10 @@ int mt_cli_find_model(const char *text, char **path, struct mt_error *error)
     if (!mt_path_exists(found))
         return mt_error_set(
             error, -ENOENT, MT_REASON_BAD_MODEL, "cannot open %s: there is no such file or folder%s", found,
-            mt_is_model_name(found) ? ", and no model of that name in ./models or the local hub cache "
-                                      "(megatrain models lists them; one of Ollama's is said ollama:NAME)"
-                                    : "");
+            mt_model_name_read(found, &name)
+                ? ", and no model of that name in ./models, the local hub cache or LM Studio's folder "
+                  "(megatrain models lists them; one of Ollama's is said ollama:NAME)"
+                : "");
     mt_autofree char *checkpoints = mt_path_join(found, "checkpoints");
     if (!checkpoints)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");

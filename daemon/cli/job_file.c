@@ -63,11 +63,13 @@ int mt_job_file_parse(const struct mt_job_file *from, enum mt_job_purpose purpos
     int code = mt_job_file_document(from, &document, &lines);
     if (code == 0) {
         mt_autofree char *hub_cache = mt_job_hub_cache();
+        mt_autofree char *lm_studio = mt_job_lm_studio();
         mt_autofree char *ollama_store = mt_job_ollama_store();
         mt_autofree char *own_name = name ? strdup(name) : mt_job_file_name(from->file);
         const struct mt_job_context context = {.purpose = purpose,
                                                .allow_download = from->allow_download,
                                                .hub_cache = hub_cache,
+                                               .lm_studio = lm_studio,
                                                .ollama_store = ollama_store,
                                                .default_name = own_name,
                                                .lines = lines};

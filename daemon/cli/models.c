@@ -13,9 +13,10 @@
 static const char help[] =
     "Usage: megatrain models [--json | --families [--markdown]]\n"
     "\n"
-    "Lists the models on this machine that a job or --model may name: in ./models, in the local hub cache "
-    "and\n"
-    "in Ollama's store. What cannot be trained says why. A daemon lists its own: GET /models.\n"
+    "Lists the models on this machine that a job or --model may name: in ./models, in the local hub cache, "
+    "in LM\n"
+    "Studio's folder and in Ollama's store. What cannot be trained says why. A daemon lists its own: GET "
+    "/models.\n"
     "\n"
     "  --json       the list as the API gives it\n"
     "  --families   the model families that can be trained: what `model_type` of a config.json may say,\n"
@@ -48,9 +49,9 @@ static void print_models(const json_t *list)
     size_t i;
     json_t *model;
     if (json_array_size(models) == 0) {
-        puts(
-            "No models in ./models, the local hub cache or Ollama's store. A model elsewhere is named by its "
-            "path.");
+        puts("No models in ./models, the local hub cache, LM Studio's folder or Ollama's store. A model "
+             "elsewhere "
+             "is named by its path.");
         return;
     }
     json_array_foreach(models, i, model) add_row(&table, model);

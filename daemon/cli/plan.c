@@ -146,7 +146,7 @@ static bool is_model_folder(const char *path)
 {
     mt_autofree char *config = mt_path_join(path, "config.json");
     mt_autofree char *gguf = NULL;
-    return (config && access(config, R_OK) == 0) || mt_gguf_in_folder(path, &gguf, NULL) < 0 || gguf;
+    return (config && access(config, R_OK) == 0) || mt_gguf_in_folder(path, NULL, &gguf, NULL) < 0 || gguf;
 }
 
 static int read_job(const struct command *command, struct mt_job **job)

@@ -18,6 +18,7 @@ struct mt_daemon {
     char *state_folder; /* absolute, without links */
     char *jobs_folder, *models_folder, *datasets_folder;
     char *hub_cache;      /* or NULL */
+    char *lm_studio;      /* or NULL */
     char *ollama_store;   /* or NULL */
     char *worker_program; /* absolute */
     char boot[MT_PROCESS_BOOT_BYTES];

@@ -275,6 +275,7 @@ static int run(struct mt_daemon *daemon)
     check_allowed_paths(&daemon->options);
     allow_descriptors();
     daemon->hub_cache = mt_job_hub_cache();
+    daemon->lm_studio = mt_job_lm_studio();
     daemon->ollama_store = mt_job_ollama_store();
     /* For the workers, which inherit it. */
     if (daemon->options.allow_download ? setenv("MEGATRAIN_ALLOW_DOWNLOAD", "1", 1) < 0
@@ -331,6 +332,7 @@ int main(int argc, char **argv)
     free(daemon.models_folder);
     free(daemon.datasets_folder);
     free(daemon.hub_cache);
+    free(daemon.lm_studio);
     free(daemon.ollama_store);
     free(daemon.worker_program);
     free(daemon.save_requests);

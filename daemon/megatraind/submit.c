@@ -46,6 +46,7 @@ int mt_control_parse(const struct mt_daemon *daemon, const json_t *document, enu
         .dataset_dir = daemon->datasets_folder,
         .models_folder = daemon->models_folder,
         .hub_cache = daemon->hub_cache,
+        .lm_studio = daemon->lm_studio,
         .ollama_store = daemon->ollama_store,
         .allow_download = daemon->options.allow_download,
         .confined = true,

@@ -4,6 +4,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
 #include "core/data/from_job.h"
+#include "core/job/model_folder.h"
 #include "core/store/files.h"
 #include "core/train/run.h"
 #include "daemon/worker/question.h"
@@ -73,8 +74,8 @@ static int answer(const json_t *document, json_t **reply, struct mt_error *error
                    : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to check the job");
     }
     mt_job_errors_free(&errors);
-    const bool is_to_come =
-        job->model.download && !mt_path_exists(job->model.path); /* the worker fetches it */
+    const bool is_to_come = job->model.download &&
+                            mt_model_is_to_come(job->model.path, job->model.file); /* the worker fetches it */
     if (!is_to_come)
         result =
             note(findings, job, job->model.path ? "/model/path" : "/model", check_model(job, error), error);

@@ -27,7 +27,7 @@ SCRATCH = {"architecture": "llama", "hidden_size": 64, "num_layers": 2, "num_att
 ONLY_THE_ENGINE = re.compile(
     r"not divisible|must be even|head_dim must be even|too small for the tokenizer|outside of the vocabulary|"
     r"larger than a whole step|no machine holds|cannot use |cannot read|is empty$|neither in the models folder|"
-    r"not the name of a model|whole number of samples|holds no |No such file|is a file; a model|"
+    r"not the name of a model|neither the name of a GGUF file|model.file says which|whole number of samples|holds no |No such file|is a file; a model|"
     r"must be a size such as|must be at least 1MiB|is not a tokenizer.json|neither a file nor a folder|NUL"
 )
 

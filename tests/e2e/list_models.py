@@ -26,7 +26,7 @@ def copy(model, path):
 @case
 def models_of_the_folder_the_hub_cache_and_ollama_are_listed_and_jobs_find_them():
     with Folder() as folder:
-        environment = {"HF_HUB_CACHE": folder / "hub", "OLLAMA_MODELS": folder / "ollama"}
+        environment = {"HOME": folder / "home", "HF_HUB_CACHE": folder / "hub", "OLLAMA_MODELS": folder / "ollama"}
         with Daemon(worker=WORKER, environment=environment) as daemon:
             equal(daemon.ask("GET", "/models"), (200, {"data": [], "has_more": False, "next": None}))
             model, models = make_model(folder), os.path.join(daemon.state, "models")
@@ -59,9 +59,10 @@ def models_of_the_folder_the_hub_cache_and_ollama_are_listed_and_jobs_find_them(
                   [("Org/Tiny", "models", "huggingface", True), ("files/broken.gguf", "models", "gguf", False),
                    ("odd", "models", "huggingface", False), ("plain", "models", "huggingface", False),
                    ("Hub/Tiny", "hub_cache", "huggingface", True), ("Hub/packed", "hub_cache", "gguf", False),
-                   ("Hub/several", "hub_cache", "gguf", False), ("ollama:tiny:latest", "ollama", "gguf", False),
+                   ("Hub/several:a.gguf", "hub_cache", "gguf", False), ("Hub/several:b.gguf", "hub_cache", "gguf", False),
+                   ("ollama:tiny:latest", "ollama", "gguf", False),
                    ("ollama:someone/adapted:latest", "ollama", "gguf", False)])
-            assert "holds 2 GGUF models" in by_id["Hub/several"]["reason"], by_id["Hub/several"]
+            equal(by_id["Hub/several:b.gguf"]["path"], folder / "hub/models--Hub--several/snapshots/abc/b.gguf")
             assert "adapter is not supported" in by_id["ollama:someone/adapted:latest"]["reason"], by_id
             with open(os.path.join(model, "config.json")) as file:
                 config = json.load(file)
@@ -73,9 +74,9 @@ def models_of_the_folder_the_hub_cache_and_ollama_are_listed_and_jobs_find_them(
             assert "holds no .safetensors file" in by_id["plain"]["reason"], by_id["plain"]
             equal((by_id["files/broken.gguf"]["bytes"], by_id["files/broken.gguf"]["parameters"]), (24, None))
             shown = folder.run("models", env={**os.environ, **environment})  # with ./models, which is not there
-            equal([line.split()[0] for line in shown.splitlines()[1:6]],
-                  ["Hub/Tiny", "Hub/packed", "Hub/several", "Org/Tiny", "ollama:tiny:latest"])
-            for part in ("MODEL", "Hub/several: ", "holds 2 GGUF models", "adapter is not supported"):
+            equal([line.split()[0] for line in shown.splitlines()[1:7]],
+                  ["Hub/Tiny", "Hub/packed", "Hub/several:a.gguf", "Hub/several:b.gguf", "Org/Tiny", "ollama:tiny:latest"])
+            for part in ("MODEL", "Hub/several:a.gguf: ", "adapter is not supported"):
                 assert part in shown, (part, shown)
             assert '"has_more": false' in folder.run("models", "--json", env={**os.environ, **environment})
             folder.run("models", "--familes", code=64, says=["unknown option --familes (is --families meant?)"])

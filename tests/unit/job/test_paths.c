@@ -268,8 +268,12 @@ static void the_one_gguf_model_of_a_folder_stands_for_it(void **state)
     write_text(mt_test_path(state, "studio/B.gguf"), "GGUF");
     mt_assert_mentions(model_error_of("path", folder, NULL, text), "holds 2 GGUF models");
     mt_assert_mentions(text, "there are B.gguf, tiny-00001-of-00002.gguf");
-    write_text(mt_test_path(state, "studio/config.json"), "{}"); /* a model folder, whatever else it holds */
-    mt_assert_mentions(model_error_of("path", folder, NULL, text), "no .safetensors file");
+    write_text(mt_test_path(state, "studio/config.json"), "{}"); /* as repositories have it beside them */
+    mt_assert_mentions(model_error_of("path", folder, NULL, text), "holds 2 GGUF models");
+    write_text(mt_test_path(state, "studio/model.safetensors"),
+               "x"); /* a model folder, whatever else it holds */
+    mt_assert_mentions(model_error_of("path", folder, NULL, text), "good: ");
+    mt_assert_mentions(strrchr(text, '/'), "/studio");
 }
 
 static void a_gguf_model_of_a_folder_leads_not_out_of_the_roots(void **state)
@@ -286,6 +290,14 @@ static void a_gguf_model_of_a_folder_leads_not_out_of_the_roots(void **state)
     json_object_set_new(document, "model", json_pack("{s:s}", "path", "linked"));
     assert_int_equal(mt_job_parse(document, &context, &job, &errors), -EINVAL);
     mt_assert_mentions(errors.items[0].detail, "outside of the folders");
+    mt_job_errors_free(&errors);
+    /* Nor is told what lies there. */
+    make_folder(mt_test_path(state, "state/models/repository"));
+    assert_int_equal(
+        symlink(mt_test_path(state, "outside"), mt_test_path(state, "state/models/repository/a")), 0);
+    json_object_set_new(document, "model", json_pack("{s:s, s:s}", "path", "repository", "file", "secret"));
+    assert_int_equal(mt_job_parse(document, &context, &job, &errors), -EINVAL);
+    mt_assert_mentions(errors.items[0].detail, "/repository holds no GGUF model");
     mt_job_errors_free(&errors);
 }
 
