@@ -175,19 +175,31 @@ size_t mt_tensor_range(const struct mt_tensor *tensor, size_t usual)
     return tensor->transposed ? mt_size_max(usual, TRANSPOSED_ELEMENTS) : usual;
 }
 
-bool mt_tensor_same(const struct mt_tensor *a, const struct mt_tensor *b)
+static int read_bytes(const struct mt_tensor *tensor, size_t first, void *data, size_t bytes,
+                      struct mt_error *error)
 {
-    if (strcmp(a->type, b->type) != 0 || a->bytes != b->bytes || a->heads != b->heads ||
-        a->kv_heads != b->kv_heads || a->transposed != b->transposed || a->shift != b->shift)
-        return false;
+    const int r = mt_fd_pread_all(tensor->fd, data, bytes, (off_t)(tensor->offset + first));
+    if (r == 0)
+        return 0;
+    errno = -r;
+    return mt_error_set_errno(error, MT_REASON_IO, "cannot read the tensor '%s' of '%s'", tensor->name,
+                              tensor->file);
+}
+
+int mt_tensor_same(const struct mt_tensor *a, const struct mt_tensor *b, bool *same, struct mt_error *error)
+{
+    *same = strcmp(a->type, b->type) == 0 && a->bytes == b->bytes && a->heads == b->heads &&
+            a->kv_heads == b->kv_heads && a->transposed == b->transposed && a->shift == b->shift;
     const size_t step = (size_t)1 << 17;
     mt_autofree char *parts = malloc(2 * step);
-    bool same = parts != NULL;
-    for (size_t first = 0; same && first < a->bytes; first += step) {
+    if (!parts)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to compare weights");
+    int r = 0;
+    for (size_t first = 0; r == 0 && *same && first < a->bytes; first += step) {
         const size_t bytes = mt_size_min(step, a->bytes - first);
-        same = mt_fd_pread_all(a->fd, parts, bytes, (off_t)(a->offset + first)) == 0 &&
-               mt_fd_pread_all(b->fd, parts + step, bytes, (off_t)(b->offset + first)) == 0 &&
-               memcmp(parts, parts + step, bytes) == 0;
+        r = read_bytes(a, first, parts, bytes, error);
+        r = r ? r : read_bytes(b, first, parts + step, bytes, error);
+        *same = r == 0 && memcmp(parts, parts + step, bytes) == 0;
     }
-    return same;
+    return r;
 }

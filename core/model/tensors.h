@@ -60,7 +60,8 @@ int mt_tensor_read(const struct mt_tensor *tensor, size_t first, size_t count, f
  * columns in the file a short range is a number here and a number there. */
 size_t mt_tensor_range(const struct mt_tensor *tensor, size_t usual);
 
-/* Whether two tensors have the same bytes in their files; false, too, where these cannot be read. */
-bool mt_tensor_same(const struct mt_tensor *a, const struct mt_tensor *b);
+/* Whether two tensors have the same bytes in their files. MT_REASON_IO, naming the file, where these cannot
+ * be read; -ENOMEM. */
+int mt_tensor_same(const struct mt_tensor *a, const struct mt_tensor *b, bool *same, struct mt_error *error);
 
 #endif

@@ -132,17 +132,18 @@ static int load_all(struct mt_store *store, const struct load_item *tensors, siz
 }
 
 /* A tied output matrix may be written out: then it must be the embedding, bit for bit. */
-static bool is_tied_copy(const struct mt_model *model, const struct mt_tensors *file,
-                         const struct mt_tensor *tensor)
+static int find_tied_copy(const struct mt_model *model, const struct mt_tensors *file,
+                          const struct mt_tensor *tensor, bool *found, struct mt_error *error)
 {
-    if (!model->tied || strcmp(tensor->name, model->family->names[MT_ROLE_HEAD]) != 0)
-        return false;
-    const struct mt_tensor *table = mt_tensors_find(file, mt_model_output_table(model)->name);
-    return table && mt_tensor_same(table, tensor);
+    const struct mt_tensor *table =
+        model->tied && strcmp(tensor->name, model->family->names[MT_ROLE_HEAD]) == 0
+            ? mt_tensors_find(file, mt_model_output_table(model)->name)
+            : NULL;
+    *found = false;
+    return table ? mt_tensor_same(table, tensor, found, error) : 0;
 }
 
-static bool is_passed_over(const struct mt_model *model, const struct mt_tensors *file,
-                           const struct mt_tensor *tensor)
+static bool is_determined(const struct mt_tensor *tensor)
 {
     /* Tables and masks of old files that config.json determines. */
     static const char *const suffixes[] = {".rotary_emb.inv_freq", ".rotary_pos_emb.inv_freq",
@@ -154,7 +155,7 @@ static bool is_passed_over(const struct mt_model *model, const struct mt_tensors
         if (length > end && strcmp(tensor->name + length - end, suffixes[i]) == 0)
             return true;
     }
-    return is_tied_copy(model, file, tensor);
+    return false;
 }
 
 int mt_store_check_weights(const struct mt_model *model, const struct mt_tensors *file,
@@ -168,7 +169,11 @@ int mt_store_check_weights(const struct mt_model *model, const struct mt_tensors
     }
     for (size_t i = 0; i < mt_tensors_count(file); i++) {
         const struct mt_tensor *tensor = mt_tensors_at(file, i);
-        if (!mt_model_find(model, tensor->name) && !is_passed_over(model, file, tensor))
+        bool known = mt_model_find(model, tensor->name) || is_determined(tensor);
+        int result = known ? 0 : find_tied_copy(model, file, tensor, &known, error);
+        if (result < 0)
+            return result;
+        if (!known)
             return mt_error_set(
                 error, -EINVAL, MT_REASON_BAD_MODEL,
                 "'%s' holds the tensor '%s', which the model that config.json describes does not have",

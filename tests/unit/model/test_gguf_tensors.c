@@ -2,7 +2,9 @@
 #include "core/model/tensors.h"
 #include "tests/unit/support.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #define WIDTH 300 /* more than is turned round at a time, and no multiple of that */
 #define QKV (3 * WIDTH)
@@ -84,6 +86,44 @@ static void transposed_matrices_read_the_same_whatever_is_read_at_a_time(void **
     json_decref(config);
 }
 
+static void change_byte(const char *path, off_t offset)
+{
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    char byte;
+    assert_int_equal(pread(fd, &byte, 1, offset), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, offset), 1);
+    close(fd);
+}
+
+/* What cannot be read is no other tensor: whoever asks would name the wrong fault. */
+static void tensors_are_the_same_or_differ_or_cannot_be_read(void **state)
+{
+    const char *const paths[] = {mt_test_path(state, "a.gguf"), mt_test_path(state, "b.gguf")};
+    struct mt_error error = {0};
+    struct mt_tensors *tensors[2];
+    bool same;
+    for (size_t i = 0; i < 2; i++) {
+        write_gpt2(paths[i]);
+        mt_assert_ok(mt_tensors_open(paths[i], NULL, &tensors[i], &error), &error);
+    }
+    const struct mt_tensor *a = mt_tensors_at(tensors[0], 0), *b = mt_tensors_at(tensors[1], 0);
+    mt_assert_ok(mt_tensor_same(a, b, &same, &error), &error);
+    assert_true(same);
+    const off_t end = (off_t)(b->offset + b->bytes);
+    change_byte(paths[1], end - 1);
+    mt_assert_ok(mt_tensor_same(a, b, &same, &error), &error);
+    assert_false(same);
+    change_byte(paths[1], end - 1);
+    assert_int_equal(truncate(paths[1], end - 1), 0);
+    assert_true(mt_tensor_same(a, b, &same, &error) < 0);
+    assert_int_equal(error.reason, MT_REASON_IO);
+    mt_assert_mentions(error.message, "cannot read the tensor");
+    mt_assert_mentions(error.message, "/b.gguf");
+    mt_tensors_close(tensors[0]);
+    mt_tensors_close(tensors[1]);
+}
+
 /* A short range of such a matrix is a number of each of the file's rows, each of which is read apart. */
 static void transposed_matrices_ask_for_long_ranges(void **state)
 {
@@ -97,6 +137,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         mt_test_in_folder(transposed_matrices_read_the_same_whatever_is_read_at_a_time),
+        mt_test_in_folder(tensors_are_the_same_or_differ_or_cannot_be_read),
         cmocka_unit_test(transposed_matrices_ask_for_long_ranges),
     };
     return cmocka_run_group_tests_name("gguf tensors", tests, NULL, NULL);
