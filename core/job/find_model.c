@@ -47,7 +47,7 @@ int mt_job_find_model(const char *text, char **path, struct mt_error *error)
     *path = NULL;
     if (mt_is_ollama(text)) {
         mt_autofree char *store = mt_job_ollama_store();
-        return store ? mt_ollama_find(store, text, path, error)
+        return store ? mt_ollama_find(store, text, path, NULL, error)
                      : mt_error_set(error, -ENOENT, MT_REASON_BAD_MODEL,
                                     "there is no Ollama store: neither OLLAMA_MODELS nor HOME is set");
     }

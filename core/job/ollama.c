@@ -1,5 +1,6 @@
 /* Ollama keeps a model as a manifest, a JSON file that lists its layers by digest, and each layer as a file
- * of that digest's name. The layer of the type `model` is a GGUF file. */
+ * of that digest's name. The layer of the type `model` is a GGUF file, and has all that training needs: those
+ * of the types `template`, `system`, `params`, `messages` and `license` are for Ollama's own use. */
 #include "core/job/ollama.h"
 
 #include "core/base/cleanup.h"
@@ -22,6 +23,7 @@
 #define DEFAULT_HOST "registry.ollama.ai"
 #define DEFAULT_NAMESPACE "library"
 #define MAX_PARTS 3
+#define MAX_PART_BYTES 128
 #define DIGEST_DIGITS 64
 
 static int no_memory(struct mt_error *error)
@@ -37,7 +39,7 @@ bool mt_is_ollama(const char *text)
 /* One part of a name: no way out of the folder that it stands in. */
 static bool is_part(const char *part, size_t bytes)
 {
-    if (!bytes || bytes > 128 || *part == '.')
+    if (!bytes || bytes > MAX_PART_BYTES || *part == '.')
         return false;
     for (size_t i = 0; i < bytes; i++)
         if (!isalnum((unsigned char)part[i]) && !strchr("._-", part[i]))
@@ -45,37 +47,68 @@ static bool is_part(const char *part, size_t bytes)
     return true;
 }
 
+static int visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+/* folder/name, or what is there instead with other capitals; NULL: out of memory. */
+static char *entry_path(const char *folder, const char *name)
+{
+    char *path = mt_path_join(folder, name);
+    if (!path || mt_path_exists(path))
+        return path;
+    struct dirent **entries;
+    const int count = scandir(folder, &entries, visible, alphasort);
+    for (int i = 0; i < count; i++) {
+        if (path && strcasecmp(entries[i]->d_name, name) == 0)
+            memcpy(path + strlen(path) - strlen(name), entries[i]->d_name, strlen(name));
+        free(entries[i]);
+    }
+    if (count >= 0)
+        free(entries);
+    return path;
+}
+
 /* "<store>/manifests/<host>/<namespace>/<name>/<tag>"; NULL for what is no name, or out of memory. */
 static char *manifest_path(const char *store, const char *text)
 {
     const char *name = text + strlen(MT_OLLAMA_PREFIX), *tag = strrchr(name, ':');
-    const char *parts[MAX_PARTS], *end = tag ? tag : name + strlen(name);
-    size_t lengths[MAX_PARTS], count = 0;
-    for (const char *part = name; part <= end; part += lengths[count++] + 1) {
+    const char *end = tag ? tag : name + strlen(name);
+    char parts[MAX_PARTS][MAX_PART_BYTES + 1];
+    size_t count = 0;
+    for (const char *part = name; part <= end; count++) {
         const char *slash = memchr(part, '/', (size_t)(end - part));
-        if (count == MAX_PARTS)
+        const size_t bytes = (size_t)((slash ? slash : end) - part);
+        if (count == MAX_PARTS || !is_part(part, bytes))
             return NULL;
-        parts[count] = part;
-        lengths[count] = (size_t)((slash ? slash : end) - part);
-        if (!is_part(part, lengths[count]))
-            return NULL;
+        snprintf(parts[count], sizeof parts[count], "%.*s", (int)bytes, part);
+        part += bytes + 1;
     }
     tag = tag ? tag + 1 : "latest";
     if (!count || !is_part(tag, strlen(tag)))
         return NULL;
-    const char *host = count == 3 ? parts[0] : DEFAULT_HOST,
-               *space = count > 1 ? parts[count - 2] : DEFAULT_NAMESPACE;
-    const size_t host_bytes = count == 3 ? lengths[0] : strlen(DEFAULT_HOST);
-    const size_t space_bytes = count > 1 ? lengths[count - 2] : strlen(DEFAULT_NAMESPACE);
-    char *path;
-    return asprintf(&path, "%s/manifests/%.*s/%.*s/%.*s/%s", store, (int)host_bytes, host, (int)space_bytes,
-                    space, (int)lengths[count - 1], parts[count - 1], tag) < 0
-               ? NULL
-               : path;
+    const char *const steps[] = {count == 3 ? parts[0] : DEFAULT_HOST,
+                                 count > 1 ? parts[count - 2] : DEFAULT_NAMESPACE, parts[count - 1], tag};
+    char *path = mt_path_join(store, "manifests");
+    for (size_t i = 0; path && i < sizeof steps / sizeof *steps; i++) {
+        mt_autofree char *folder = path;
+        path = entry_path(folder, steps[i]);
+    }
+    return path;
+}
+
+/* What a model with an adapter or in parts would need first. */
+static int refuse_layer(const char *text, const char *what, struct mt_error *error)
+{
+    return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
+                        "'%s' %s (ollama show --modelfile %s names its parts)", text, what,
+                        text + strlen(MT_OLLAMA_PREFIX));
 }
 
 /* The digest's digits, of the one layer that is the model. */
-static int find_layer(const char *path, const json_t *manifest, const char **digits, struct mt_error *error)
+static int find_layer(const char *text, const char *path, const json_t *manifest, const char **digits,
+                      const char **note, struct mt_error *error)
 {
     size_t i;
     json_t *layer;
@@ -84,15 +117,24 @@ static int find_layer(const char *path, const json_t *manifest, const char **dig
     {
         const char *type = json_string_value(json_object_get(layer, "mediaType"));
         const char *digest = json_string_value(json_object_get(layer, "digest"));
-        if (type && (strcmp(type, ADAPTER_LAYER) == 0 || strcmp(type, PROJECTOR_LAYER) == 0))
-            return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL, "%s: a model with %s is not supported",
-                                path,
-                                strcmp(type, ADAPTER_LAYER) == 0 ? "an adapter" : "a projector for images");
+        if (type && strcmp(type, ADAPTER_LAYER) == 0)
+            return refuse_layer(
+                text,
+                "is a model with an adapter beside it, which is not supported: train on the model "
+                "that the adapter was made for, or on one with the adapter merged into it",
+                error);
+        if (type && note && strcmp(type, PROJECTOR_LAYER) == 0)
+            *note =
+                "The model has a projector for images, which stays as it is and is no part of a checkpoint: "
+                "its text model is what is trained.";
         if (!type || strcmp(type, MODEL_LAYER) != 0)
             continue;
         if (*digits)
-            return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
-                                "%s: a model in several parts is not supported", path);
+            return refuse_layer(
+                text,
+                "is a model in several parts, whose order the store does not tell: name its GGUF "
+                "files by model.path, any one of them, or join them (llama-gguf-split --merge)",
+                error);
         if (!digest || strncmp(digest, "sha256:", 7) != 0 || strlen(digest + 7) != DIGEST_DIGITS ||
             strspn(digest + 7, "0123456789abcdef") != DIGEST_DIGITS)
             return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "%s: the digest of the model is none",
@@ -102,11 +144,6 @@ static int find_layer(const char *path, const json_t *manifest, const char **dig
     return *digits
                ? 0
                : mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "%s names no layer that is a model", path);
-}
-
-static int visible(const struct dirent *entry)
-{
-    return entry->d_name[0] != '.';
 }
 
 /* "; there are tags 135m, latest of it", where the model is there with other tags; else "". */
@@ -124,9 +161,12 @@ static void other_tags(const char *manifest, char *text, size_t bytes)
     free(entries);
 }
 
-int mt_ollama_find(const char *store, const char *text, char **path, struct mt_error *error)
+int mt_ollama_find(const char *store, const char *text, char **path, const char **note,
+                   struct mt_error *error)
 {
     *path = NULL;
+    if (note)
+        *note = NULL;
     mt_autofree char *manifest_file = manifest_path(store, text);
     if (!manifest_file)
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB,
@@ -145,7 +185,7 @@ int mt_ollama_find(const char *store, const char *text, char **path, struct mt_e
     const char *digits = NULL;
     int r = mt_json_read(manifest_file, MT_REASON_BAD_MODEL, &manifest, error);
     if (r == 0)
-        r = find_layer(manifest_file, manifest, &digits, error);
+        r = find_layer(text, manifest_file, manifest, &digits, note, error);
     if (r < 0)
         return r;
     mt_autofree char *blob = NULL;

@@ -232,14 +232,17 @@ static void place_ollama(struct mt_job_reader *reader, const char *text)
     struct mt_error error = {0};
     mt_autofree char *path = NULL;
     const char *pointer = mt_reader_origin(reader, "/model/path"), *store = reader->context->ollama_store;
+    const char *note = NULL;
     if (!store)
         mt_reader_error(reader, MT_REASON_BAD_MODEL, pointer, NULL,
                         "there is no Ollama store to look for %s in",
                         mt_text_quote(reader->arena, text, strlen(text)));
-    else if (mt_ollama_find(store, text, &path, &error) < 0)
+    else if (mt_ollama_find(store, text, &path, &note, &error) < 0)
         mt_reader_error(reader, error.reason, pointer, NULL, "%s", error.message);
     else
         mt_reader_put(reader, "/model/path", json_string(path));
+    if (path && note)
+        mt_reader_note(reader, "%s", note);
 }
 
 /* Whether `path` is `folder`, or what a download may have put into it. */

@@ -63,7 +63,7 @@ def models_of_the_folder_the_hub_cache_and_ollama_are_listed_and_jobs_find_them(
                    ("ollama:tiny:latest", "ollama", "gguf", False),
                    ("ollama:someone/adapted:latest", "ollama", "gguf", False)])
             equal(by_id["Hub/several:b.gguf"]["path"], folder / "hub/models--Hub--several/snapshots/abc/b.gguf")
-            assert "adapter is not supported" in by_id["ollama:someone/adapted:latest"]["reason"], by_id
+            assert "adapter beside it, which is not supported" in by_id["ollama:someone/adapted:latest"]["reason"], by_id
             with open(os.path.join(model, "config.json")) as file:
                 config = json.load(file)
             tiny_one = by_id["Org/Tiny"]
@@ -76,7 +76,7 @@ def models_of_the_folder_the_hub_cache_and_ollama_are_listed_and_jobs_find_them(
             shown = folder.run("models", env={**os.environ, **environment})  # with ./models, which is not there
             equal([line.split()[0] for line in shown.splitlines()[1:7]],
                   ["Hub/Tiny", "Hub/packed", "Hub/several:a.gguf", "Hub/several:b.gguf", "Org/Tiny", "ollama:tiny:latest"])
-            for part in ("MODEL", "Hub/several:a.gguf: ", "adapter is not supported"):
+            for part in ("MODEL", "Hub/several:a.gguf: ", "adapter beside it, which is not supported"):
                 assert part in shown, (part, shown)
             assert '"has_more": false' in folder.run("models", "--json", env={**os.environ, **environment})
             folder.run("models", "--familes", code=64, says=["unknown option --familes (is --families meant?)"])

@@ -223,6 +223,8 @@ static const char *ollama_error_of(void **state, const char *name, char text[204
         snprintf(text, 2048, "%s", error.message);
     } else {
         snprintf(text, 2048, "good: %s", job->model.path);
+        for (size_t i = 0; i < job->num_notes; i++)
+            snprintf(text + strlen(text), 2048 - strlen(text), "\n%s", job->notes[i]);
     }
     mt_job_errors_free(&errors);
     mt_job_free(job);
@@ -358,6 +360,8 @@ static void an_ollama_model_is_found_by_its_manifest(void **state)
     mt_assert_mentions(ollama_error_of(state, "ollama:tiny:latest", text), "good: ");
     mt_assert_mentions(ollama_error_of(state, "ollama:library/tiny:latest", text), "good: ");
     mt_assert_mentions(ollama_error_of(state, "ollama:hf.co/Org/tiny:q8", text), "good: ");
+    assert_null(strstr(text, "projector"));
+    mt_assert_mentions(ollama_error_of(state, "ollama:HF.co/org/Tiny:Q8", text), "good: ");
     mt_assert_mentions(ollama_error_of(state, "ollama:other", text), "ollama pull other");
     mt_assert_mentions(ollama_error_of(state, "ollama:hf.co/Org/tiny", text),
                        "latest is not there; of it there is q8;");
@@ -368,7 +372,17 @@ static void an_ollama_model_is_found_by_its_manifest(void **state)
         mt_assert_mentions(ollama_error_of(state, wrong[i], text), "is not the name of an Ollama model");
     write_text(mt_test_path(state, "ollama/manifests/registry.ollama.ai/library/tiny/latest"),
                "{\"layers\": [" MODEL_LAYER ", {\"mediaType\": \"application/vnd.ollama.image.adapter\"}]}");
-    mt_assert_mentions(ollama_error_of(state, "ollama:tiny", text), "with an adapter is not supported");
+    mt_assert_mentions(ollama_error_of(state, "ollama:tiny", text),
+                       "with an adapter beside it, which is not");
+    mt_assert_mentions(text, "ollama show --modelfile tiny");
+    write_text(mt_test_path(state, "ollama/manifests/registry.ollama.ai/library/tiny/latest"),
+               "{\"layers\": [" MODEL_LAYER ", " MODEL_LAYER "]}");
+    mt_assert_mentions(ollama_error_of(state, "ollama:tiny", text), "is a model in several parts");
+    write_text(mt_test_path(state, "ollama/manifests/registry.ollama.ai/library/tiny/latest"),
+               "{\"layers\": [" MODEL_LAYER
+               ", {\"mediaType\": \"application/vnd.ollama.image.projector\"}]}");
+    mt_assert_mentions(ollama_error_of(state, "ollama:tiny", text), "good: ");
+    mt_assert_mentions(text, "The model has a projector for images");
     write_text(mt_test_path(state, "ollama/manifests/registry.ollama.ai/library/tiny/latest"),
                "{\"layers\": [{\"mediaType\": \"application/vnd.ollama.image.model\", \"digest\": "
                "\"sha256:../../../x\"}]}");
