@@ -1,6 +1,6 @@
 #include "core/text/character_class.h"
 
-#include "core/text/regex.h"
+#include "core/text/regex_dialect.h"
 #include "core/text/unicode.h"
 
 #include <pthread.h>

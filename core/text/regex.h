@@ -22,8 +22,4 @@ void mt_regex_scratch_free(struct mt_regex_scratch *scratch); /* NULL is fine */
 int mt_regex_next(const struct mt_regex *regex, struct mt_regex_scratch *scratch, const char *text,
                   size_t bytes, size_t from, size_t *start, size_t *end);
 
-/* The characters that came to a category ("Lu", "M", ...) with newer versions of Unicode than PCRE2 may have,
- * as ranges of a pattern; "" where there are none. */
-const char *mt_regex_newer_ranges(const char *category);
-
 #endif

@@ -561,11 +561,17 @@ static void damaged_parts_are_refused(void **state)
     "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" pattern                               \
     "\"},\"behavior\":\"Isolated\"}," MODEL("\"a\":0", "") "}"
     assert_refused(state, SPLIT("(a"), "pattern is wrong");
-    assert_refused(state, SPLIT("[a[b]]"), "a class in a class");
-    assert_refused(state, SPLIT("[a&&b]"), "&&");
-    assert_refused(state, SPLIT("a{1,3}+"), "}+");
+    assert_refused(state, SPLIT("[[:alpha:]]"), "between [: and :]");
+    assert_refused(state, SPLIT("[a"), "a class without end");
+    assert_refused(state, SPLIT("[a[b]"), "a class without end");
+    assert_refused(state, SPLIT("[a&&"), "a class without end");
+    assert_refused(state, SPLIT("[[[[[[[[[[[[[[[[[[a]]]]]]]]]]]]]]]]]]"), "classes nested so deep");
+    assert_refused(state, SPLIT("((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((("),
+                   "groups nested so deep");
+    assert_refused(state, SPLIT("(?x: a)"), "the option x");
     assert_refused(state, SPLIT("\\\\p{"), "property");
-    assert_refused(state, SPLIT("\\\\p"), "property");
+    assert_refused(state, SPLIT("{2}+"), "pattern is wrong");
+    assert_refused(state, SPLIT("\\\\u4e"), "pattern is wrong");
     assert_refused(state, "{\"pre_tokenizer\":{\"type\":\"Split\"}," MODEL("\"a\":0", "") "}", "no pattern");
     assert_refused(state, "{\"pre_tokenizer\":{}," MODEL("\"a\":0", "") "}", "no type");
     assert_refused(state, "{\"normalizer\":{\"type\":\"Prepend\"}," MODEL("\"a\":0", "") "}",
@@ -579,6 +585,55 @@ static void damaged_parts_are_refused(void **state)
         "{\"post_processor\":{\"type\":\"RobertaProcessing\",\"cls\":[\"x\",9],\"sep\":[\"x\",0]}," MODEL(
             "\"a\":0", "") "}",
         "not in the vocabulary");
+}
+
+/* Patterns that PCRE2 alone would read otherwise: where they match, by numbers of bytes. */
+static void patterns_are_read_as_oniguruma_reads_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern, *text;
+        int matches[8]; /* begin and end, until both are 0 */
+    } cases[] = {
+        {" ?[^(\\s|[.,!?])]+", "Hi (you), so", {0, 2, 4, 7, 9, 12}},
+        {"[\\p{Lu}\\p{Lo}&&[^\\p{Han}]]+", "A\xe6\x97\xa5\xe3\x81\x82", {0, 1, 4, 7}},
+        {"[a-z&&[^aeiou]]+", "strange", {0, 3, 4, 6}},
+        {"[^a-c&&b-d]", "abd", {0, 1, 2, 3}},
+        {"[^[^a-c]]+", "xabcx", {1, 4}},
+        {"[\\s\\S]{2}", "a\nb", {0, 2}},
+        {"[\\P{L}]+", "a1 b", {1, 3}},
+        {"[^\\P{L}]+", "1ab ", {1, 3}},
+        {"\\d{1,3}+", "12345", {0, 5}},
+        {"x\\d{2}+", "x12345", {0, 5}},
+        {"a{,2}b", "aaab", {1, 4}},
+        {"x{2}?y", "xxy y", {0, 3, 4, 5}},
+        {"\\h+", " 0fg", {1, 3}},
+        {"\\pL+", "pLx", {0, 2}},
+        {"(?m:a.)", "a\nb", {0, 2}},
+        {"[-a]+[a-]+", "-a-", {0, 3}},
+        {"[..]", "a.", {1, 2}},
+        {"\\w+", "\xc2\xbd", {0, 2}},
+        {"[\\w]+",
+         "\xc2\xbd"
+         "a",
+         {2, 3}},
+        {"\\u0041|\\v", "A\x0b", {0, 1, 1, 2}},
+    };
+    struct mt_regex_scratch *scratch = mt_regex_scratch_new();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mt_error error = {0};
+        struct mt_regex *regex;
+        const size_t bytes = strlen(cases[i].text);
+        mt_assert_ok(mt_regex_compile(cases[i].pattern, strlen(cases[i].pattern), &regex, &error), &error);
+        size_t start, end = 0, k = 0;
+        for (; mt_regex_next(regex, scratch, cases[i].text, bytes, end, &start, &end) == 1; k += 2) {
+            assert_int_equal(start, cases[i].matches[k]);
+            assert_int_equal(end, cases[i].matches[k + 1]);
+        }
+        assert_int_equal(cases[i].matches[k + 1], 0);
+        mt_regex_free(regex);
+    }
+    mt_regex_scratch_free(scratch);
 }
 
 /* Patterns that take exponential time on some text end with an error, not never. */
@@ -639,6 +694,7 @@ int main(void)
         cmocka_unit_test(a_pattern_of_any_length_is_refused_at_once),
         mt_test_in_folder(what_is_not_supported_yet_is_named),
         mt_test_in_folder(damaged_parts_are_refused),
+        cmocka_unit_test(patterns_are_read_as_oniguruma_reads_them),
         cmocka_unit_test(a_pattern_without_end_is_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
