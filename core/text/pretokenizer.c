@@ -2,6 +2,8 @@
  * blanks as another character) works in a text of its own. */
 #include "core/text/pretokenizer.h"
 
+#include "core/base/utf8.h"
+#include "core/text/byte_alphabet.h"
 #include "core/text/character_class.h"
 #include "core/text/patterns.h"
 #include "core/text/scanner.h"
@@ -9,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { SPLIT, PREFIX_BLANK, METASPACE };
+/* Stages behind a ByteLevel see bytes as characters of the byte alphabet, and a number in ¼ that is a byte of
+ * a letter: they stand between WRITE_BYTES and READ_BYTES. */
+enum kind { SPLIT, PREFIX_BLANK, METASPACE, WRITE_BYTES, READ_BYTES };
 
 /* What becomes of a match, and of the text between matches (HF's SplitDelimiterBehavior). */
 enum behavior { ISOLATED, REMOVED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS };
@@ -30,6 +34,7 @@ struct mt_pretokenizer {
     struct stage stages[MT_PRETOKENIZER_STAGES];
     size_t count;
     bool byte_level;
+    bool writes_bytes; /* has WRITE_BYTES */
 };
 
 struct run {
@@ -44,25 +49,27 @@ struct run {
 
 static int run_stage(const struct run *run, size_t index, struct mt_view text, bool at_start);
 
-/* As mt_regex_next. */
+/* As mt_regex_find, and mt_regex_next without `empty`. */
 static int next_match(const struct stage *stage, struct mt_regex_scratch *scratch, struct mt_view text,
-                      size_t from, size_t *start, size_t *end)
+                      size_t from, bool empty, size_t *start, size_t *end)
 {
     if (stage->scanner)
         return stage->scanner(mt_character_classes(), text.text, text.bytes, from, start, end);
-    return mt_regex_next(stage->regex, scratch, text.text, text.bytes, from, start, end);
+    return (empty ? mt_regex_find : mt_regex_next)(stage->regex, scratch, text.text, text.bytes, from, start,
+                                                   end);
 }
 
-/* Isolated: matches and what is between them, all as they are. Removed: one of the two. */
+/* Isolated: matches and what is between them, all as they are. Removed: one of the two. An empty match cuts
+ * what is between, unless it stands right behind another match. */
 static int split_directly(const struct run *run, size_t index, struct mt_view text, bool at_start)
 {
     const struct stage *stage = &run->pretokenizer->stages[index];
     const bool matches = stage->behavior == ISOLATED || stage->invert;
     const bool between = stage->behavior == ISOLATED || !stage->invert;
-    size_t done = 0;
+    size_t done = 0, from = 0;
     while (done < text.bytes) {
         size_t start, end;
-        int r = next_match(stage, run->scratch->regex, text, done, &start, &end);
+        int r = next_match(stage, run->scratch->regex, text, from, true, &start, &end);
         if (r < 0)
             return r;
         if (r == 0)
@@ -78,6 +85,7 @@ static int split_directly(const struct run *run, size_t index, struct mt_view te
                 return r;
         }
         done = end;
+        from = end > start ? end : mt_regex_behind(text.text, text.bytes, end);
     }
     return 0;
 }
@@ -91,7 +99,7 @@ static int find_ranges(const struct stage *stage, struct mt_regex_scratch *scrat
     ranges->count = 0;
     for (size_t done = 0; done < text.bytes;) {
         size_t start, end;
-        int r = next_match(stage, scratch, text, done, &start, &end);
+        int r = next_match(stage, scratch, text, done, false, &start, &end);
         if (r < 0)
             return r;
         if (r == 0)
@@ -194,6 +202,30 @@ static int metaspace(const struct run *run, size_t index, struct mt_view text, b
                         : run_stage(run, index + 1, mt_mapped_view(own), at_start);
 }
 
+static int write_bytes(const struct run *run, size_t index, struct mt_view text, bool at_start)
+{
+    struct mt_mapped *own = own_text(run, index, text);
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < text.bytes; i++) {
+        char character[4];
+        r = mt_mapped_put(own, text, i, 1, character,
+                          mt_utf8_write(mt_byte_alphabet_character((uint8_t)text.text[i]), character));
+    }
+    return r < 0 ? r : run_stage(run, index + 1, mt_mapped_view(own), at_start);
+}
+
+static int read_bytes(const struct run *run, size_t index, struct mt_view text, bool at_start)
+{
+    struct mt_mapped *own = own_text(run, index, text);
+    int r = 0;
+    for (size_t i = 0, length; r == 0 && i < text.bytes; i += length) {
+        uint32_t character;
+        length = (size_t)mt_utf8_next(text.text + i, text.bytes - i, &character);
+        r = mt_mapped_put(own, text, i, length, &(char){(char)mt_byte_alphabet_byte(character)}, 1);
+    }
+    return r < 0 ? r : run_stage(run, index + 1, mt_mapped_view(own), at_start);
+}
+
 static int run_stage(const struct run *run, size_t index, struct mt_view text, bool at_start)
 {
     if (index == run->pretokenizer->count)
@@ -203,6 +235,10 @@ static int run_stage(const struct run *run, size_t index, struct mt_view text, b
         return prefix_blank(run, index, text, at_start);
     case METASPACE:
         return metaspace(run, index, text, at_start);
+    case WRITE_BYTES:
+        return write_bytes(run, index, text, at_start);
+    case READ_BYTES:
+        return read_bytes(run, index, text, at_start);
     case SPLIT:
         break;
     }
@@ -369,12 +405,26 @@ static int load_metaspace(struct mt_pretokenizer *pretokenizer, const json_t *js
     "\\x{111c9}]"
 #define NUMBER "[\\p{N}\\x{11de0}-\\x{11de9}\\x{16ff4}-\\x{16ff6}]" /* up to Unicode 17 */
 
+/* One that cuts, behind a ByteLevel. */
+static int begin_bytes(struct mt_pretokenizer *pretokenizer, const char *type, struct mt_error *error)
+{
+    if (strcmp(type, "ByteLevel") == 0 || strcmp(type, "Metaspace") == 0)
+        return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
+                            "the pre-tokenizer %s after ByteLevel is not supported yet", type);
+    if (pretokenizer->writes_bytes)
+        return 0;
+    pretokenizer->writes_bytes = true;
+    return add_stage(pretokenizer, (struct stage){.kind = WRITE_BYTES}, error);
+}
+
 static int load_one(struct mt_pretokenizer *pretokenizer, const json_t *json, const char *type,
                     struct mt_error *error)
 {
-    if (pretokenizer->byte_level)
-        return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL,
-                            "the pre-tokenizer %s after ByteLevel is not supported yet", type);
+    if (pretokenizer->byte_level) {
+        int r = begin_bytes(pretokenizer, type, error);
+        if (r < 0)
+            return r;
+    }
     if (strcmp(type, "ByteLevel") == 0)
         return load_byte_level(pretokenizer, json, error);
     if (strcmp(type, "Split") == 0)
@@ -437,6 +487,8 @@ int mt_pretokenizer_load(const json_t *json, struct mt_pretokenizer **result, st
     if (!pretokenizer)
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the tokenizer");
     int r = load(pretokenizer, json, 0, error);
+    if (r == 0 && pretokenizer->writes_bytes)
+        r = add_stage(pretokenizer, (struct stage){.kind = READ_BYTES}, error);
     if (r < 0) {
         mt_pretokenizer_free(pretokenizer);
         return r;

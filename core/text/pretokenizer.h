@@ -15,7 +15,7 @@ struct mt_pretokenizer;
 /* null gives one that leaves the text whole. MT_REASON_BAD_MODEL with what is wrong or not supported yet. */
 int mt_pretokenizer_load(const json_t *json, struct mt_pretokenizer **pretokenizer, struct mt_error *error);
 void mt_pretokenizer_free(struct mt_pretokenizer *pretokenizer); /* NULL is fine */
-/* Does the model see bytes (a ByteLevel stage, always the last one) rather than characters? */
+/* Does the model see bytes (there is a ByteLevel stage) rather than characters? */
 bool mt_pretokenizer_is_byte_level(const struct mt_pretokenizer *pretokenizer);
 
 /* Of one thread. Starts as {0}. */

@@ -1,6 +1,7 @@
 /* What regular expressions are compiled and matched with: PCRE2, after core/text/regex_dialect.h. */
 #include "core/text/regex.h"
 
+#include "core/base/size.h"
 #include "core/text/regex_dialect.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -92,29 +93,42 @@ void mt_regex_scratch_free(struct mt_regex_scratch *scratch)
     free(scratch);
 }
 
+int mt_regex_find(const struct mt_regex *regex, struct mt_regex_scratch *scratch, const char *text,
+                  size_t bytes, size_t from, size_t *start, size_t *end)
+{
+    if (from > bytes)
+        return 0;
+    int r = pcre2_match(regex->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK, scratch->match,
+                        regex->context);
+    if (r == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter keeps its state on the heap */
+        r = pcre2_match(regex->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                        scratch->match, regex->context);
+    if (r == PCRE2_ERROR_NOMATCH)
+        return 0;
+    if (r < 0)
+        return r == PCRE2_ERROR_NOMEMORY ? -ENOMEM : -EINVAL;
+    const PCRE2_SIZE *range = pcre2_get_ovector_pointer(scratch->match);
+    *start = range[0];
+    *end = mt_size_max(range[0], range[1]); /* \K in a look ahead begins a match behind its end */
+    return 1;
+}
+
+size_t mt_regex_behind(const char *text, size_t bytes, size_t at)
+{
+    at++;
+    while (at < bytes && ((unsigned char)text[at] & 0xc0) == 0x80)
+        at++;
+    return at;
+}
+
 int mt_regex_next(const struct mt_regex *regex, struct mt_regex_scratch *scratch, const char *text,
                   size_t bytes, size_t from, size_t *start, size_t *end)
 {
     while (from < bytes) {
-        int r = pcre2_match(regex->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK, scratch->match,
-                            regex->context);
-        if (r == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter keeps its state on the heap */
-            r = pcre2_match(regex->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
-                            scratch->match, regex->context);
-        if (r == PCRE2_ERROR_NOMATCH)
-            return 0;
-        if (r < 0)
-            return r == PCRE2_ERROR_NOMEMORY ? -ENOMEM : -EINVAL;
-        const PCRE2_SIZE *range = pcre2_get_ovector_pointer(scratch->match);
-        if (range[1] > range[0]) {
-            *start = range[0];
-            *end = range[1];
-            return 1;
-        }
-        /* An empty match: on by one character. */
-        from = range[1] + 1;
-        while (from < bytes && ((unsigned char)text[from] & 0xc0) == 0x80)
-            from++;
+        int r = mt_regex_find(regex, scratch, text, bytes, from, start, end);
+        if (r <= 0 || *end > *start)
+            return r;
+        from = mt_regex_behind(text, bytes, *end);
     }
     return 0;
 }

@@ -17,8 +17,14 @@ void mt_regex_free(struct mt_regex *regex); /* NULL is fine */
 struct mt_regex_scratch *mt_regex_scratch_new(void);
 void mt_regex_scratch_free(struct mt_regex_scratch *scratch); /* NULL is fine */
 
-/* The first match of at least one character at or after `from` in a text that is UTF-8: 1 and its range, 0
- * when there is none, -EINVAL when matching went beyond its bounds. */
+/* The first match at or after `from` in a text that is UTF-8, which may be empty: 1 and its range, 0 when
+ * there is none, -EINVAL when matching went beyond its bounds. */
+int mt_regex_find(const struct mt_regex *regex, struct mt_regex_scratch *scratch, const char *text,
+                  size_t bytes, size_t from, size_t *start, size_t *end);
+/* Where to look on after an empty match at `at`: behind the character there. */
+size_t mt_regex_behind(const char *text, size_t bytes, size_t at);
+
+/* The same, of at least one character. */
 int mt_regex_next(const struct mt_regex *regex, struct mt_regex_scratch *scratch, const char *text,
                   size_t bytes, size_t from, size_t *start, size_t *end);
 
