@@ -39,11 +39,6 @@ static const struct status *status_find(unsigned status)
     return &unknown;
 }
 
-const char *mt_status_title(unsigned status)
-{
-    return status_find(status)->title;
-}
-
 /* A sentence that came from elsewhere (a path in it, say) need not be UTF-8; then only its ASCII is shown. */
 static json_t *sentence(const char *detail)
 {

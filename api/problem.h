@@ -5,9 +5,6 @@
 #include "api/control.h"
 #include "api/request.h"
 
-/* "Not Found" */
-const char *mt_status_title(unsigned status);
-
 /* Answers with a problem; the sentence says what was wrong and what to do. */
 void mt_problem(struct mt_request *request, unsigned status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

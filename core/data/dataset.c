@@ -22,6 +22,25 @@ static struct mt_dataset_options part_options(const struct mt_dataset_options *o
     return one;
 }
 
+/* Preference data is not trained on yet: -ENOTSUP. */
+static int check_method(const struct mt_dataset_options *options, const struct mt_columns *columns,
+                        struct mt_error *error)
+{
+    static const char *const marks[] = {
+        [MT_PREFERENCE_RANKING] = "ranking: chosen and rejected ones", [MT_PREFERENCE_KTO] = "kto_tag"};
+    if (columns->preference == MT_PREFERENCE_NONE)
+        return 0;
+    return mt_error_set(
+        error, -ENOTSUP, MT_REASON_BAD_DATA,
+        "the data set %s%s holds answers that are judged (%s), not answers to learn: it is for "
+        "preference training (method: dpo), which is not supported yet; sft and pretrain "
+        "take data without them",
+        options->name        ? options->name
+        : options->num_paths ? options->paths[0]
+                             : "",
+        options->num_paths > 1 ? " and others" : "", marks[columns->preference]);
+}
+
 static int open_source(const struct mt_dataset_options *options, struct mt_source *source,
                        struct mt_error *error)
 {
@@ -30,7 +49,7 @@ static int open_source(const struct mt_dataset_options *options, struct mt_sourc
             ? mt_source_from_registry(options->dataset_dir, options->name, &options->columns, source, error)
             : mt_source_from_paths(options->paths, options->num_paths, &options->columns, source, error);
     const bool known = r == 0 || r == -EREMOTE; /* nobody fetches what is refused then */
-    const int refused = known ? mt_dataset_check_method(options, &source->columns, error) : 0;
+    const int refused = known ? check_method(options, &source->columns, error) : 0;
     return refused < 0 ? refused : r;
 }
 
@@ -88,24 +107,6 @@ size_t mt_sources_num_files(const struct mt_sources *sources)
     for (size_t i = 0; i < sources->count; i++)
         count += sources->list[i].num_files;
     return count;
-}
-
-int mt_dataset_check_method(const struct mt_dataset_options *options, const struct mt_columns *columns,
-                            struct mt_error *error)
-{
-    static const char *const marks[] = {
-        [MT_PREFERENCE_RANKING] = "ranking: chosen and rejected ones", [MT_PREFERENCE_KTO] = "kto_tag"};
-    if (columns->preference == MT_PREFERENCE_NONE)
-        return 0;
-    return mt_error_set(
-        error, -ENOTSUP, MT_REASON_BAD_DATA,
-        "the data set %s%s holds answers that are judged (%s), not answers to learn: it is for "
-        "preference training (method: dpo), which is not supported yet; sft and pretrain "
-        "take data without them",
-        options->name        ? options->name
-        : options->num_paths ? options->paths[0]
-                             : "",
-        options->num_paths > 1 ? " and others" : "", marks[columns->preference]);
 }
 
 static void hash_text(struct mt_sha256 *hash, const char *text)

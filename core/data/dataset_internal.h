@@ -43,10 +43,6 @@ int mt_dataset_sources(const struct mt_dataset_options *options, struct mt_sourc
 void mt_sources_free(struct mt_sources *sources);
 size_t mt_sources_num_files(const struct mt_sources *sources);
 
-/* Preference data is not trained on yet: -ENOTSUP. */
-int mt_dataset_check_method(const struct mt_dataset_options *options, const struct mt_columns *columns,
-                            struct mt_error *error);
-
 /* All of the options that samples, packs or order depend on, but not the files. A change of how any of it is
  * done must change the first line. */
 void mt_dataset_hash_options(struct mt_sha256 *hash, const struct mt_dataset_options *options,

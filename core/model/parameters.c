@@ -345,6 +345,29 @@ static size_t most_parameters(const struct mt_model *model)
     return most;
 }
 
+/* Places in the slabs of what is trained; again after freezing. */
+static void place_trained(struct mt_model *model)
+{
+    model->trainable_count = 0;
+    for (size_t g = 0; g < model->num_groups; g++) {
+        struct mt_group *group = &model->groups[g];
+        group->train_count = 0;
+        for (size_t i = 0; i < group->num_parameters; i++) {
+            struct mt_parameter *p = &model->parameters[group->first_parameter + i];
+            const size_t mask = MT_MODEL_ALIGNMENT - 1;
+            if (!p->continues)
+                group->train_count = (group->train_count + mask) & ~mask;
+            p->train_offset = p->frozen ? 0 : group->train_count;
+            if (p->frozen)
+                continue;
+            group->train_count += p->count;
+            model->trainable_count += p->count;
+        }
+        group->train_count =
+            (group->train_count + MT_MODEL_ALIGNMENT - 1) & ~(size_t)(MT_MODEL_ALIGNMENT - 1);
+    }
+}
+
 int mt_parameters_build(struct mt_model *model, const struct mt_biases *biases, struct mt_error *error)
 {
     model->num_groups = model->num_layers + 2;
@@ -378,30 +401,8 @@ int mt_parameters_build(struct mt_model *model, const struct mt_biases *biases, 
         if (!embedding && !head)
             model->layers[g - 1].group = group;
     }
-    mt_parameters_place_trained(model);
+    place_trained(model);
     return 0;
-}
-
-void mt_parameters_place_trained(struct mt_model *model)
-{
-    model->trainable_count = 0;
-    for (size_t g = 0; g < model->num_groups; g++) {
-        struct mt_group *group = &model->groups[g];
-        group->train_count = 0;
-        for (size_t i = 0; i < group->num_parameters; i++) {
-            struct mt_parameter *p = &model->parameters[group->first_parameter + i];
-            const size_t mask = MT_MODEL_ALIGNMENT - 1;
-            if (!p->continues)
-                group->train_count = (group->train_count + mask) & ~mask;
-            p->train_offset = p->frozen ? 0 : group->train_count;
-            if (p->frozen)
-                continue;
-            group->train_count += p->count;
-            model->trainable_count += p->count;
-        }
-        group->train_count =
-            (group->train_count + MT_MODEL_ALIGNMENT - 1) & ~(size_t)(MT_MODEL_ALIGNMENT - 1);
-    }
 }
 
 int mt_model_freeze(struct mt_model *model, const char *const *globs, size_t num_globs,
@@ -428,7 +429,7 @@ int mt_model_freeze(struct mt_model *model, const char *const *globs, size_t num
                 "without the other",
                 p[-1].name, p->name);
     }
-    mt_parameters_place_trained(model);
+    place_trained(model);
     if (model->trainable_count == 0)
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_JOB,
                             "training.freeze: every parameter is frozen, nothing is left to train");

@@ -14,7 +14,5 @@ struct mt_biases {
 const char *mt_parameter_name(struct mt_arena *arena, const char *pattern, char sign, size_t number);
 /* Fills groups and parameters from the model's sizes and layers. -EOVERFLOW, -ENOMEM. */
 int mt_parameters_build(struct mt_model *model, const struct mt_biases *biases, struct mt_error *error);
-/* Places in the slabs of what is trained; again after freezing. */
-void mt_parameters_place_trained(struct mt_model *model);
 
 #endif

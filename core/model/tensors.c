@@ -62,8 +62,8 @@ static bool is_number(enum mt_dtype dtype)
     return dtype == MT_F32 || dtype == MT_F16 || dtype == MT_BF16 || dtype == MT_F64;
 }
 
-int mt_tensors_of_safetensors(const struct mt_safetensors *file, struct mt_tensors **result,
-                              struct mt_error *error)
+static int of_safetensors(const struct mt_safetensors *file, struct mt_tensors **result,
+                          struct mt_error *error)
 {
     const size_t count = mt_safetensors_count(file);
     struct mt_tensors *tensors;
@@ -124,7 +124,7 @@ int mt_tensors_open(const char *path, const struct mt_model *model, struct mt_te
     int r = mt_safetensors_open(path, &file, error);
     struct mt_tensors *opened = NULL;
     if (r == 0)
-        r = mt_tensors_of_safetensors(file, &opened, error);
+        r = of_safetensors(file, &opened, error);
     if (!opened) {
         mt_safetensors_close(file);
         return r;

@@ -37,14 +37,11 @@ struct mt_tensors;
 
 /* Opens what `path` names: a folder, a .safetensors file or an index (as mt_safetensors_open), or a GGUF
  * file, whose tensors are named by the roles of `model`'s parameters (NULL: by their own names; not needed
- * for safetensors, whose names it completes where
- * files of a bare model leave the family's prefix out). Errors: MT_REASON_BAD_MODEL, MT_REASON_IO. */
+ * for safetensors, whose names it completes where files of a bare model leave the family's prefix out).
+ * Errors: MT_REASON_BAD_MODEL, MT_REASON_IO. */
 int mt_tensors_open(const char *path, const struct mt_model *model, struct mt_tensors **tensors,
                     struct mt_error *error);
-/* Of a file that is open already and stays the caller's. */
-int mt_tensors_of_safetensors(const struct mt_safetensors *file, struct mt_tensors **tensors,
-                              struct mt_error *error);
-/* The same of a GGUF file, with the names that mt_tensors_open gives. */
+/* Of a GGUF file that is open already and stays the caller's, with the names that mt_tensors_open gives. */
 int mt_tensors_of_gguf(const struct mt_gguf *file, const struct mt_model *model, struct mt_tensors **tensors,
                        struct mt_error *error);
 void mt_tensors_close(struct mt_tensors *tensors); /* NULL is fine */

@@ -1,25 +1,6 @@
 #include "core/optim/schedule.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stddef.h>
-#include <string.h>
-
-int mt_schedule_parse(const char *name, enum mt_schedule_kind *kind)
-{
-    static const char *const names[] = {
-        [MT_SCHEDULE_CONSTANT] = "constant",
-        [MT_SCHEDULE_LINEAR] = "linear",
-        [MT_SCHEDULE_COSINE] = "cosine",
-        [MT_SCHEDULE_WSD] = "wsd",
-    };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0) {
-            *kind = (enum mt_schedule_kind)i;
-            return 0;
-        }
-    return -EINVAL;
-}
 
 uint64_t mt_schedule_warmup(double ratio, uint64_t total_updates)
 {

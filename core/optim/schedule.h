@@ -17,8 +17,6 @@ struct mt_schedule {
     uint64_t total_updates, warmup_updates;
 };
 
-/* "constant", "linear", "cosine", "wsd"; -EINVAL when unknown. */
-int mt_schedule_parse(const char *name, enum mt_schedule_kind *kind);
 /* ceil(ratio * total), as transformers' get_warmup_steps. */
 uint64_t mt_schedule_warmup(double ratio, uint64_t total_updates);
 /* The rate of update number `update`, from 0: with a warm-up the first one is 0. */

@@ -40,8 +40,9 @@ static const char *last_error(struct mt_device *device)
 
 /* ---- time ---- */
 
-void mt_plan_spend(struct mt_plan_device *device, struct mt_plan_clock *clock, enum mt_stage stage,
-                   double seconds)
+/* Spends `seconds` on a stage at this clock, on the processor too where that is shared. */
+static void spend(struct mt_plan_device *device, struct mt_plan_clock *clock, enum mt_stage stage,
+                  double seconds)
 {
     if (device->machine.shares_cores)
         mt_plan_clock_follow(clock, &device->cores);
@@ -58,7 +59,7 @@ int mt_plan_operate(struct mt_stream *stream, double flops, double bytes)
     const double arithmetic = flops / device->machine.rates.device_flops;
     const double memory = bytes / device->machine.rates.device_bytes_per_second;
     mt_plan_clock_follow(&stream->clock, &device->host);
-    mt_plan_spend(device, &stream->clock, stream->stage, arithmetic > memory ? arithmetic : memory);
+    spend(device, &stream->clock, stream->stage, arithmetic > memory ? arithmetic : memory);
     device->flops += flops;
     return 0;
 }
@@ -199,11 +200,11 @@ static bool host_begin(struct mt_device *base, const struct mt_host_work *work)
         mt_plan_clock_follow(&device->updates, &device->host);
         if (work->after)
             mt_plan_clock_follow(&device->updates, &work->after->clock);
-        mt_plan_spend(device, &device->updates, MT_STAGE_UPDATE, seconds);
+        spend(device, &device->updates, MT_STAGE_UPDATE, seconds);
         if (group)
             *group = device->updates;
     } else {
-        mt_plan_spend(device, &device->host, work->stage, seconds);
+        spend(device, &device->host, work->stage, seconds);
     }
     return true;
 }

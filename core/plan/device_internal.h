@@ -38,9 +38,6 @@ static inline void mt_plan_clock_follow(struct mt_plan_clock *clock, const struc
         *clock = *other;
 }
 
-/* Spends `seconds` on a stage at this clock, on the processor too where that is shared. */
-void mt_plan_spend(struct mt_plan_device *device, struct mt_plan_clock *clock, enum mt_stage stage,
-                   double seconds);
 /* An operation of a stream: bound by arithmetic or by the device's memory. */
 int mt_plan_operate(struct mt_stream *stream, double flops, double bytes);
 

@@ -206,17 +206,6 @@ int mt_store_check_files(const struct mt_model *model, const char *path, struct 
     return result;
 }
 
-int mt_store_load_files(struct mt_store *store, const char *path, struct mt_pool *pool,
-                        struct mt_error *error)
-{
-    struct mt_tensors *file;
-    int result = mt_store_open_files(mt_store_model(store), path, &file, error);
-    if (result == 0)
-        result = mt_store_load_opened(store, file, pool, error);
-    mt_tensors_close(file);
-    return result;
-}
-
 int mt_store_load_weights(struct mt_store *store, const struct mt_tensors *file, struct mt_pool *pool,
                           struct mt_error *error)
 {

@@ -32,8 +32,6 @@ int mt_store_check_files(const struct mt_model *model, const char *path, struct 
  * tables and masks of old files (`rotary_emb.inv_freq`, `attn.bias`). */
 int mt_store_load_weights(struct mt_store *store, const struct mt_tensors *file, struct mt_pool *pool,
                           struct mt_error *error);
-int mt_store_load_files(struct mt_store *store, const char *path, struct mt_pool *pool,
-                        struct mt_error *error);
 
 /* Writes `<folder>/<stem>.safetensors` (or shards): all masters, rounded to `dtype` to nearest even. */
 int mt_store_save_weights(const struct mt_store *store, const char *folder, const char *stem,

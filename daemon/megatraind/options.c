@@ -67,11 +67,6 @@ static const struct setting settings[] = {
 };
 #define NUM_SETTINGS (sizeof settings / sizeof *settings)
 
-const char *mt_options_key(size_t index)
-{
-    return index < NUM_SETTINGS ? settings[index].key : NULL;
-}
-
 static const struct setting *find_setting(const char *key)
 {
     for (size_t i = 0; i < NUM_SETTINGS; i++)

@@ -53,7 +53,4 @@ int mt_options_set(struct mt_options *options, const char *key, const char *valu
 int mt_options_read_file(const char *path, struct mt_options *options, bool (*given)(const char *key, void *),
                          void *context, struct mt_error *error);
 
-/* The table, for help and tests: NULL past the end. */
-const char *mt_options_key(size_t index);
-
 #endif

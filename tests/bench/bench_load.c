@@ -96,6 +96,14 @@ static void reset_peak(void)
     }
 }
 
+static void load(struct mt_store *store, const char *path, struct mt_pool *pool)
+{
+    struct mt_tensors *file;
+    need(mt_store_open_files(mt_store_model(store), path, &file, &error));
+    need(mt_store_load_opened(store, file, pool, &error));
+    mt_tensors_close(file);
+}
+
 static bool measure(struct mt_store *store, struct mt_pool *pool, const char *folder, const char *stem,
                     enum mt_dtype dtype)
 {
@@ -114,7 +122,7 @@ static bool measure(struct mt_store *store, struct mt_pool *pool, const char *fo
         const double cpu_start = cpu_time(), once = read_once(path), cpu_once = cpu_time() - cpu_start;
         reset_peak();
         const double before = memory("VmRSS:"), start = mt_time_monotonic(), cpu_load = cpu_time();
-        need(mt_store_load_files(store, path, pool, &error));
+        load(store, path, pool);
         ratios[i] = (mt_time_monotonic() - start) / (once + allowed / 1.5);
         cpu_ratios[i] = (cpu_time() - cpu_load) / (cpu_once + allowed * (double)mt_pool_threads(pool) / 1.5);
         if (memory("VmHWM:") - before > most)
@@ -146,7 +154,7 @@ static bool measure_fresh(const struct mt_model *model, struct mt_device *device
     for (size_t i = 0; i <= PAIRS; i++) {
         const double once = read_fresh(path), start = mt_time_monotonic();
         need(mt_store_new(model, device, &options, &store, &error));
-        need(mt_store_load_files(store, path, pool, &error));
+        load(store, path, pool);
         if (i)
             ratios[i - 1] = (mt_time_monotonic() - start) / once;
         mt_store_free(store);

@@ -75,6 +75,7 @@ int main(int argc, char **argv)
     struct mt_model *model;
     struct mt_device *device;
     struct mt_store *store;
+    struct mt_tensors *weights;
     struct mt_decoder *decoder;
     struct mt_pool *pool = mt_pool_new(0);
     FILE *file = fopen(argv[3], "wb");
@@ -88,7 +89,9 @@ int main(int argc, char **argv)
     need(mt_model_open(argv[1], &model, &error));
     need(mt_device_open("cpu", &device_options, &device, &error));
     need(mt_store_new(model, device, &store_options, &store, &error));
-    need(mt_store_load_files(store, argv[1], pool, &error));
+    need(mt_store_open_files(model, argv[1], &weights, &error));
+    need(mt_store_load_opened(store, weights, pool, &error));
+    mt_tensors_close(weights);
     need(mt_decoder_new(store, device, pool, &decoder_options, &decoder, &error));
     while (getline(&line, &capacity, stdin) > 0)
         continue_line(decoder, model->vocab_size, line, strtoul(argv[2], NULL, 10), file);

@@ -31,11 +31,8 @@ struct mt_cpu_device {
     char fault[MT_CPU_FAULT_BYTES];
 };
 
-extern const struct mt_device_api mt_cpu_device_api;
-
 /* The first fault of a device stays; later ones are dropped. */
 void mt_cpu_fail(struct mt_cpu_device *device, const char *format, ...) __attribute__((format(printf, 2, 3)));
-bool mt_cpu_failed(const struct mt_cpu_device *device);
 
 /* ---- memory.c ---- */
 

@@ -56,36 +56,6 @@ static void device_info(struct mt_device *device, struct mt_device_info *info)
     }
 }
 
-enum mt_cpu_level mt_cpu_level(void)
-{
-    static int chosen = -1;
-    int level = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
-    if (level >= 0)
-        return (enum mt_cpu_level)level;
-    level = MT_CPU_BASELINE;
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-        __builtin_cpu_supports("bmi2"))
-        level = MT_CPU_AVX2;
-    if (level == MT_CPU_AVX2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
-        level = MT_CPU_AVX512;
-#endif
-    const char *asked = getenv("MEGATRAIN_CPU_KERNELS");
-    for (int lower = MT_CPU_BASELINE; asked && lower < level; lower++)
-        if (!strcmp(asked, mt_cpu_level_name((enum mt_cpu_level)lower)))
-            level = lower;
-    __atomic_store_n(&chosen, level, __ATOMIC_RELAXED);
-    return (enum mt_cpu_level)level;
-}
-
-const char *mt_cpu_level_name(enum mt_cpu_level level)
-{
-    static const char *const names[MT_CPU_LEVELS] = {"baseline", "avx2", "avx512"};
-    return names[level];
-}
-
 /* ---- memory ---- */
 
 static bool fails_now(size_t *countdown)
@@ -169,44 +139,7 @@ static void device_close(struct mt_device *device)
     free(cpu);
 }
 
-int mt_cpu_device_open(bool discrete, const struct mt_device_options *options, struct mt_device **device,
-                       struct mt_error *error)
-{
-    struct mt_cpu_device *cpu = calloc(1, sizeof *cpu);
-    if (!cpu)
-        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for the device");
-    cpu->base.api = &mt_cpu_device_api;
-    if (options) {
-        cpu->pool = options->pool;
-        cpu->bus_bytes_per_second = options->bus_bytes_per_second;
-        cpu->bus_latency_seconds = options->bus_latency_seconds;
-        cpu->delay_seed = options->test_delay_seed;
-        cpu->delay_microseconds = options->test_delay_microseconds;
-        cpu->fail_allocation = options->test_fail_allocation;
-        cpu->fail_copy = options->test_fail_copy;
-    }
-    if (discrete) {
-        const size_t limit =
-            options && options->memory_limit_bytes ? options->memory_limit_bytes : (size_t)1 << 30;
-        cpu->memory = mt_cpu_memory_new(limit);
-        if (!cpu->memory) {
-            free(cpu);
-            return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
-                                "no address space for the %zu bytes of device memory of cpu-discrete", limit);
-        }
-    }
-    mt_blas_single_threaded();
-    /* The pool has helpers, and the compute stream works beside them; one to spare. */
-    int r = cpu->pool ? mt_blas_reserve(mt_pool_threads(cpu->pool) + 1, error) : 0;
-    if (r < 0) {
-        device_close(&cpu->base);
-        return r;
-    }
-    *device = &cpu->base;
-    return 0;
-}
-
-const struct mt_device_api mt_cpu_device_api = {
+static const struct mt_device_api api = {
     .version = MT_DEVICE_API_VERSION,
     .info = device_info,
     .close = device_close,
@@ -251,3 +184,40 @@ const struct mt_device_api mt_cpu_device_api = {
     .sum_squares = mt_cpu_sum_squares,
     .cast = mt_cpu_cast,
 };
+
+int mt_cpu_device_open(bool discrete, const struct mt_device_options *options, struct mt_device **device,
+                       struct mt_error *error)
+{
+    struct mt_cpu_device *cpu = calloc(1, sizeof *cpu);
+    if (!cpu)
+        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for the device");
+    cpu->base.api = &api;
+    if (options) {
+        cpu->pool = options->pool;
+        cpu->bus_bytes_per_second = options->bus_bytes_per_second;
+        cpu->bus_latency_seconds = options->bus_latency_seconds;
+        cpu->delay_seed = options->test_delay_seed;
+        cpu->delay_microseconds = options->test_delay_microseconds;
+        cpu->fail_allocation = options->test_fail_allocation;
+        cpu->fail_copy = options->test_fail_copy;
+    }
+    if (discrete) {
+        const size_t limit =
+            options && options->memory_limit_bytes ? options->memory_limit_bytes : (size_t)1 << 30;
+        cpu->memory = mt_cpu_memory_new(limit);
+        if (!cpu->memory) {
+            free(cpu);
+            return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
+                                "no address space for the %zu bytes of device memory of cpu-discrete", limit);
+        }
+    }
+    mt_blas_single_threaded();
+    /* The pool has helpers, and the compute stream works beside them; one to spare. */
+    int r = cpu->pool ? mt_blas_reserve(mt_pool_threads(cpu->pool) + 1, error) : 0;
+    if (r < 0) {
+        device_close(&cpu->base);
+        return r;
+    }
+    *device = &cpu->base;
+    return 0;
+}

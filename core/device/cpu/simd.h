@@ -54,7 +54,7 @@ enum mt_cpu_level { MT_CPU_BASELINE, MT_CPU_AVX2, MT_CPU_AVX512, MT_CPU_LEVELS }
 
 /* What this processor has; chosen once. MEGATRAIN_CPU_KERNELS=baseline|avx2|avx512 asks for less. */
 enum mt_cpu_level mt_cpu_level(void);
-const char *mt_cpu_level_name(enum mt_cpu_level level);
+const char *mt_cpu_level_name(enum mt_cpu_level level); /* as that variable has it */
 
 MT_INLINE mt_vf mt_vf_set(float value)
 {

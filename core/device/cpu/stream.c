@@ -75,7 +75,7 @@ struct mt_stream {
 
 /* ---- faults ---- */
 
-UNSEEN bool mt_cpu_failed(const struct mt_cpu_device *device)
+static UNSEEN bool has_failed(const struct mt_cpu_device *device)
 {
     return __atomic_load_n(&device->faulted, __ATOMIC_RELAXED) != 0;
 }
@@ -174,7 +174,7 @@ UNSEEN static void *stream_main(void *argument)
             return NULL;
         if (stream->device->delay_microseconds)
             delay(stream);
-        if (entry->always || !mt_cpu_failed(stream->device))
+        if (entry->always || !has_failed(stream->device))
             entry->run(stream, entry->args);
         change(&stream->tail, tail + 1, &stream->producer_sleeps);
     }
@@ -261,7 +261,7 @@ static int check_operand(struct mt_cpu_device *device, const char *operation,
 int mt_cpu_check_operands(struct mt_stream *stream, const char *operation,
                           const struct mt_cpu_operand *operands, size_t num_operands)
 {
-    if (mt_cpu_failed(stream->device))
+    if (has_failed(stream->device))
         return -EIO;
     for (size_t i = 0; i < num_operands; i++) {
         const int code = check_operand(stream->device, operation, &operands[i]);
@@ -296,7 +296,7 @@ static void run_host_function(struct mt_stream *stream, const void *args)
 
 int mt_cpu_stream_host_function(struct mt_stream *stream, void (*function)(void *context), void *context)
 {
-    if (mt_cpu_failed(stream->device))
+    if (has_failed(stream->device))
         return -EIO;
     const struct host_call call = {function, context};
     push(stream, "host function", run_host_function, true, &call, sizeof call);
@@ -373,7 +373,7 @@ void mt_cpu_event_destroy(struct mt_event *event)
 
 int mt_cpu_event_record(struct mt_event *event, struct mt_stream *stream)
 {
-    if (mt_cpu_failed(stream->device))
+    if (has_failed(stream->device))
         return -EIO;
     struct record *record = record_new();
     if (!record)
@@ -400,7 +400,7 @@ static struct record *take_latest(struct mt_event *event)
 
 int mt_cpu_event_wait(struct mt_stream *stream, struct mt_event *event)
 {
-    if (mt_cpu_failed(stream->device))
+    if (has_failed(stream->device))
         return -EIO;
     struct record *record = take_latest(event);
     if (record)
@@ -415,7 +415,7 @@ int mt_cpu_event_synchronize(struct mt_event *event, struct mt_error *error)
         record_wait(record);
         record_drop(record);
     }
-    return mt_cpu_failed(event->device) ? report_fault(event->device, error) : 0;
+    return has_failed(event->device) ? report_fault(event->device, error) : 0;
 }
 
 int mt_cpu_stream_synchronize(struct mt_stream *stream, struct mt_error *error)
@@ -428,7 +428,7 @@ int mt_cpu_stream_synchronize(struct mt_stream *stream, struct mt_error *error)
     push(stream, "synchronize", run_record, true, &record, sizeof(struct record *));
     record_wait(record);
     record_drop(record);
-    return mt_cpu_failed(stream->device) ? report_fault(stream->device, error) : 0;
+    return has_failed(stream->device) ? report_fault(stream->device, error) : 0;
 }
 
 /* ---- what running functions use ---- */

@@ -111,7 +111,7 @@ static bool bind_rest(struct mt_jrun *run, const struct mt_jnode *node, const st
     return varargs && mt_jassign(run, name_number(run, "varargs"), varargs);
 }
 
-struct mt_jvalue *mt_jmacro_call(struct mt_jrun *run, struct mt_jvalue *macro, const struct mt_jargs *args)
+static struct mt_jvalue *call_macro(struct mt_jrun *run, struct mt_jvalue *macro, const struct mt_jargs *args)
 {
     const struct mt_jnode *node = macro->macro->node;
     struct mt_jkeyword *keywords = NULL;
@@ -148,7 +148,7 @@ struct mt_jvalue *mt_jcall(struct mt_jrun *run, struct mt_jvalue *callee, const 
     case MT_J_UNDEFINED:
         return mt_jfail_undefined(run, callee);
     case MT_J_MACRO:
-        return mt_jmacro_call(run, callee, args);
+        return call_macro(run, callee, args);
     case MT_J_FUNCTION:
         return callee->function->call(run, args);
     case MT_J_METHOD:

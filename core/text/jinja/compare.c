@@ -7,7 +7,7 @@
 
 #define MAX_COMPARED_DEPTH 1000
 
-uint64_t mt_jhash_text(struct mt_jslice text)
+static uint64_t hash_text(struct mt_jslice text)
 {
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
     for (size_t i = 0; i < text.bytes; i++)
@@ -28,7 +28,7 @@ static bool hash_at(struct mt_jrun *run, const struct mt_jvalue *value, unsigned
     switch (value->kind) {
     case MT_J_TEXT:
     case MT_J_WIDE:
-        *hash = mt_jhash_text(value->text);
+        *hash = hash_text(value->text);
         return true;
     case MT_J_BOOL:
     case MT_J_INT:

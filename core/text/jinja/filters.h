@@ -64,8 +64,6 @@ FILTER(rejectattr);
  * NULL. */
 struct mt_jvalue *mt_jattribute_path(struct mt_jrun *run, struct mt_jvalue *item, struct mt_jvalue *path,
                                      struct mt_jvalue *absent);
-/* Texts in lower case, other values as they are. */
-struct mt_jvalue *mt_jwithout_case(struct mt_jrun *run, struct mt_jvalue *value);
 bool mt_jgiven(const struct mt_jvalue *value); /* neither NULL nor none */
 /* A whole number that was given, or stays as it was. */
 bool mt_jgiven_integer(struct mt_jrun *run, const char *what, const struct mt_jvalue *value,

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-struct mt_jvalue *mt_jwithout_case(struct mt_jrun *run, struct mt_jvalue *value)
+/* Texts in lower case, other values as they are. */
+static struct mt_jvalue *without_case(struct mt_jrun *run, struct mt_jvalue *value)
 {
     return mt_jis_text(value) ? mt_jchange_case(run, value, MT_J_LOWER) : value;
 }
@@ -12,7 +13,7 @@ static struct mt_jvalue *key_of(struct mt_jrun *run, struct mt_jvalue *item, str
                                 struct mt_jvalue *absent, bool with_case)
 {
     struct mt_jvalue *key = mt_jattribute_path(run, item, attribute, absent);
-    return !key || with_case ? key : mt_jwithout_case(run, key);
+    return !key || with_case ? key : without_case(run, key);
 }
 
 /* The keys of all items; `attribute` may name several with commas, and then a key is a list. */
@@ -79,7 +80,7 @@ FILTER(dictsort)
     struct mt_jvalue **keys = list ? mt_jalloc(run, list->list->count + 1, sizeof(struct mt_jvalue *)) : NULL;
     for (size_t i = 0; keys && i < list->list->count; i++) {
         keys[i] = list->list->items[i]->list->items[mt_jslice_is(by, "value")];
-        if (!(given[0] && mt_jtruth(given[0])) && !(keys[i] = mt_jwithout_case(run, keys[i])))
+        if (!(given[0] && mt_jtruth(given[0])) && !(keys[i] = without_case(run, keys[i])))
             return NULL;
     }
     return keys && mt_jsort(run, keys, list->list->items, list->list->count, given[2] && mt_jtruth(given[2]))

@@ -276,8 +276,9 @@ static bool format_float(struct mt_jrun *run, struct mt_jbuffer *buffer, struct 
     return put_number(run, buffer, negative, "", digits, spec, 3);
 }
 
-bool mt_jformat_value(struct mt_jrun *run, struct mt_jbuffer *buffer, struct mt_jvalue *value,
-                      struct mt_jslice text)
+/* A value laid out; `text` as in format(value, text). */
+static bool format_value(struct mt_jrun *run, struct mt_jbuffer *buffer, struct mt_jvalue *value,
+                         struct mt_jslice text)
 {
     struct spec spec;
     if (!text.bytes)
@@ -416,11 +417,11 @@ static bool put_field(struct mt_jrun *run, struct mt_jbuffer *buffer, struct mt_
         return false;
     const struct mt_jslice spec_text = {spec.data, spec.bytes};
     if (!fields->markup)
-        return mt_jformat_value(run, buffer, value, spec_text);
+        return format_value(run, buffer, value, spec_text);
     struct mt_jbuffer plain = {0};
     if (mt_jis_text(value) && value->markup && spec.bytes)
         return mt_jfail(run, "format: a Markup can't be laid out");
-    if (!mt_jformat_value(run, &plain, value, spec_text))
+    if (!format_value(run, &plain, value, spec_text))
         return false;
     value = mt_jbuffer_value(run, &plain, mt_jis_text(value) && value->markup);
     return value && (value = mt_jescape(run, value)) && mt_jput_slice(run, buffer, value->text);

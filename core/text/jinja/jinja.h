@@ -21,16 +21,12 @@
 
 struct mt_jinja_template;
 
-/* `name` is for messages ("chat_template.jinja"). Errors: MT_REASON_BAD_MODEL, "NAME:LINE:COLUMN: ...",
+/* `name` is for messages ("chat_template.jinja"). A parsed template does not change: threads may share it.
+ * Errors: MT_REASON_BAD_MODEL, "NAME:LINE:COLUMN: ...",
  * -EINVAL for what is not Jinja and -ENOTSUP for what is not supported. */
 int mt_jinja_parse(const char *source, size_t bytes, const char *name, struct mt_jinja_template **template,
                    struct mt_error *error);
 void mt_jinja_free(struct mt_jinja_template *template); /* NULL is fine */
-
-/* Whether the template has a `{% generation %}` block; whether it reads a variable of that name anywhere. A
- * parsed template does not change: threads may share it. */
-bool mt_jinja_marks_generation(const struct mt_jinja_template *template);
-bool mt_jinja_reads(const struct mt_jinja_template *template, const char *name);
 
 struct mt_jinja_limits {
     size_t steps;        /* nodes evaluated, and 16 bytes of text walked over count as one */

@@ -99,7 +99,6 @@ struct mt_jinja_template {
     struct mt_jvalue **name_values; /* the same as values */
     size_t num_names;
     uint32_t loop; /* the number of the name `loop`, UINT32_MAX where it does not occur */
-    bool marks_generation;
     struct mt_jnodes body;
     struct mt_jnames undefined;
 };

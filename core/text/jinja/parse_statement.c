@@ -198,7 +198,7 @@ bool mt_jexpect_operator(struct mt_jparser *parser, const char *text)
     return expect(parser, MT_J_TOKEN_OPERATOR, text);
 }
 
-bool mt_jexpect_name(struct mt_jparser *parser, const char *name)
+static bool expect_name(struct mt_jparser *parser, const char *name)
 {
     return expect(parser, MT_J_TOKEN_NAME, name);
 }
@@ -237,7 +237,7 @@ static bool parse_scope(struct mt_jparser *parser, const char *const *ends, stru
 static bool parse_scope_to(struct mt_jparser *parser, const char *end, struct mt_jnodes *body)
 {
     const char *const ends[] = {end, NULL};
-    return parse_scope(parser, ends, body) && mt_jexpect_name(parser, end);
+    return parse_scope(parser, ends, body) && expect_name(parser, end);
 }
 
 /* A body that is a function: loops around it are out of reach. */
@@ -275,7 +275,7 @@ static struct mt_jnode *parse_for(struct mt_jparser *parser, struct mt_jnode *no
 {
     static const char *const ends[] = {"endfor", "else", NULL};
     node->type = MT_J_FOR;
-    if (!(node->a = mt_jparse_target(parser, false, "in")) || !mt_jexpect_name(parser, "in") ||
+    if (!(node->a = mt_jparse_target(parser, false, "in")) || !expect_name(parser, "in") ||
         !(node->b = mt_jparse_tuple(parser, false, "recursive")))
         return NULL;
     const bool soft = parser->soft;
@@ -308,7 +308,7 @@ static bool parse_branches(struct mt_jparser *parser, struct mt_jnode *node)
             return true;
         const struct mt_jtoken *token = parser->token++;
         if (mt_jslice_is(token->text, "else"))
-            return parse_block(parser, last, &node->otherwise) && mt_jexpect_name(parser, "endif");
+            return parse_block(parser, last, &node->otherwise) && expect_name(parser, "endif");
         struct mt_jnode *branch = mt_jparse_node(parser, MT_J_IF, token);
         if (!mt_jparse_push(parser, &node->otherwise, branch))
             return false;
@@ -413,7 +413,6 @@ static struct mt_jnode *parse_filter_block(struct mt_jparser *parser, struct mt_
 static struct mt_jnode *parse_generation(struct mt_jparser *parser, struct mt_jnode *node)
 {
     node->type = MT_J_GENERATION;
-    parser->template->marks_generation = true;
     return parse_function(parser, "endgeneration", NULL, &node->body) ? node : NULL;
 }
 

@@ -46,7 +46,6 @@ bool mt_jat_name(const struct mt_jparser *parser, const char *name);
 bool mt_jskip_operator(struct mt_jparser *parser, const char *text); /* if it is there */
 bool mt_jskip_name(struct mt_jparser *parser, const char *name);
 bool mt_jexpect_operator(struct mt_jparser *parser, const char *text);
-bool mt_jexpect_name(struct mt_jparser *parser, const char *name);
 /* What a token is called in messages. */
 const char *mt_jdescribe(const struct mt_jtoken *token, char buffer[64]);
 

@@ -203,9 +203,6 @@ struct mt_jvalue *mt_jcycler_attribute(struct mt_jrun *run, struct mt_jvalue *se
 struct mt_jvalue *mt_jformat(struct mt_jrun *run, struct mt_jvalue *text, const struct mt_jargs *args);
 struct mt_jvalue *mt_jformat_map(struct mt_jrun *run, struct mt_jvalue *text, struct mt_jvalue *mapping);
 struct mt_jvalue *mt_jpercent(struct mt_jrun *run, struct mt_jvalue *text, struct mt_jvalue *values);
-/* A number laid out; `spec` as in format(value, spec). */
-bool mt_jformat_value(struct mt_jrun *run, struct mt_jbuffer *buffer, struct mt_jvalue *value,
-                      struct mt_jslice spec);
 
 /* --- evaluating
  * -------------------------------------------------------------------------------------------------- */
@@ -222,6 +219,5 @@ bool mt_jexecute_for(struct mt_jrun *run, const struct mt_jnode *node);
 struct mt_jvalue *mt_jloop_call(struct mt_jrun *run, struct mt_jvalue *loop, const struct mt_jargs *args);
 bool mt_jloop_length(struct mt_jrun *run, struct mt_jloop *loop, size_t *length);
 bool mt_jloop_repr(struct mt_jrun *run, struct mt_jbuffer *buffer, struct mt_jvalue *loop);
-struct mt_jvalue *mt_jmacro_call(struct mt_jrun *run, struct mt_jvalue *macro, const struct mt_jargs *args);
 
 #endif

@@ -90,19 +90,6 @@ void mt_jinja_free(struct mt_jinja_template *template)
         mt_arena_free(template->arena);
 }
 
-bool mt_jinja_marks_generation(const struct mt_jinja_template *template)
-{
-    return template->marks_generation;
-}
-
-bool mt_jinja_reads(const struct mt_jinja_template *template, const char *name)
-{
-    for (size_t i = 0; i < template->num_names; i++)
-        if (strcmp(template->names[i], name) == 0)
-            return true;
-    return false;
-}
-
 void mt_jinja_output_free(struct mt_jinja_output *output)
 {
     mt_text_free(&output->text);

@@ -214,7 +214,6 @@ struct mt_jvalue *mt_jdict_get_text(struct mt_jrun *run, const struct mt_jdict *
 
 /* False: not hashable, or the error set since it was too much work. */
 bool mt_jhash(struct mt_jrun *run, const struct mt_jvalue *value, uint64_t *hash);
-uint64_t mt_jhash_text(struct mt_jslice text);
 /* ==; values nested deeper than any that a rendering can print count as different, and those whose comparison
  * is too much work, which sets the error. */
 bool mt_jequal(struct mt_jrun *run, const struct mt_jvalue *a, const struct mt_jvalue *b);

@@ -110,15 +110,6 @@ static void warm_up_is_rounded_up_and_counted_in_updates(void **state)
     assert_int_equal(mt_schedule_warmup(1, 7), 7);
 }
 
-static void names_are_known(void **state)
-{
-    (void)state;
-    enum mt_schedule_kind kind;
-    assert_int_equal(mt_schedule_parse("wsd", &kind), 0);
-    assert_int_equal(kind, MT_SCHEDULE_WSD);
-    assert_int_equal(mt_schedule_parse("polynomial", &kind), -EINVAL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -127,7 +118,6 @@ int main(void)
         cmocka_unit_test(cosine_ends_at_zero),
         cmocka_unit_test(wsd_decays_over_the_last_tenth),
         cmocka_unit_test(warm_up_is_rounded_up_and_counted_in_updates),
-        cmocka_unit_test(names_are_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 
 #include "core/base/document.h"
 #include "core/base/random.h"
+#include "core/store/files.h"
 
 int bed_try(struct bed *bed, struct mt_model *model, const struct setting *setting, struct mt_error *error)
 {
@@ -65,6 +66,15 @@ void bed_open_golden(struct bed *bed, const char *name, const struct setting *se
         free(values);
     }
     mt_safetensors_close(weights);
+}
+
+void bed_load(const struct bed *bed, const char *path)
+{
+    struct mt_error error = {0};
+    struct mt_tensors *file;
+    mt_assert_ok(mt_store_open_files(bed->model, path, &file, &error), &error);
+    mt_assert_ok(mt_store_load_opened(bed->store, file, bed->pool, &error), &error);
+    mt_tensors_close(file);
 }
 
 void bed_close(struct bed *bed)

@@ -33,6 +33,8 @@ void bed_open(struct bed *bed, const char *keys, const struct setting *setting);
 void bed_open_golden(struct bed *bed, const char *name, const struct setting *setting);
 /* Opens with whatever fails; 0 or the error. */
 int bed_try(struct bed *bed, struct mt_model *model, const struct setting *setting, struct mt_error *error);
+/* Loads the weights of a model's folder or GGUF file. */
+void bed_load(const struct bed *bed, const char *path);
 void bed_close(struct bed *bed);
 
 /* Settings with usual numbers: AdamW's defaults, clipping at 1, 3 skipped steps, micro batches of 1 row, room

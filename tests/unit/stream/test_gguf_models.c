@@ -4,7 +4,6 @@
 #include "core/base/document.h"
 #include "core/model/open.h"
 #include "core/model/tensors.h"
-#include "core/store/files.h"
 #include "tests/unit/stream/stream_support.h"
 
 #include <dirent.h>
@@ -86,7 +85,7 @@ static void is_the_golden_model(void **state)
     const size_t positions = model->max_position_embeddings;
     const struct setting setting = usual_setting(8, positions < 64 ? positions : 64);
     mt_assert_ok(bed_try(&bed, model, &setting, &error), &error);
-    mt_assert_ok(mt_store_load_files(bed.store, path, bed.pool, &error), &error);
+    bed_load(&bed, path);
     check_values(&bed, name);
 
     struct mt_safetensors *golden;

@@ -66,7 +66,7 @@ static void train_at_rate_0(const char *source, const char *target, const char *
     char path[512];
     mt_assert_ok(mt_model_open(source, &model, &error), &error);
     mt_assert_ok(bed_try(&bed, model, &setting, &error), &error);
-    mt_assert_ok(mt_store_load_files(bed.store, source, bed.pool, &error), &error);
+    bed_load(&bed, source);
     snprintf(path, sizeof path, "tests/golden/%s/golden.safetensors", name);
     mt_assert_ok(mt_safetensors_open(path, &golden, &error), &error);
     struct mt_batch *batch = batch_golden(golden);

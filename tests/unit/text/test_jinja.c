@@ -238,20 +238,6 @@ static void tells_where_generations_lie(void **state)
     mt_jinja_output_free(&output);
 }
 
-static void knows_what_a_template_reads(void **state)
-{
-    (void)state;
-    struct mt_jinja_template *template = NULL;
-    struct mt_error error = {0};
-    static const char source[] =
-        "{% if tools %}{% generation %}{{ tools }}{% endgeneration %}{% endif %}{{ m.documents }}";
-    mt_assert_ok(mt_jinja_parse(source, strlen(source), "t", &template, &error), &error);
-    assert_true(mt_jinja_reads(template, "tools"));
-    assert_false(mt_jinja_reads(template, "documents"));
-    assert_true(mt_jinja_marks_generation(template));
-    mt_jinja_free(template);
-}
-
 static void formats_the_time_it_is_given(void **state)
 {
     (void)state;
@@ -285,7 +271,6 @@ int main(void)
         cmocka_unit_test(stops_what_does_not_end),
         cmocka_unit_test(refuses_deep_nesting),
         cmocka_unit_test(tells_where_generations_lie),
-        cmocka_unit_test(knows_what_a_template_reads),
         cmocka_unit_test(formats_the_time_it_is_given),
         cmocka_unit_test(reads_json_arguments),
     };
