@@ -109,7 +109,7 @@ static int verify_entry(const struct mt_checkpoint_entry *entry, struct mt_error
     if (!entry->is_folder)
         return mt_error_set(error, -ENOTDIR, MT_REASON_BAD_MODEL,
                             "'%s' is not a folder, and so no checkpoint", entry->path);
-    const int result = mt_manifest_verify(entry->path, true, error);
+    const int result = mt_manifest_verify(entry->path, MT_MANIFEST_HASHES, error);
     if (result < 0)
         return result;
     const json_int_t step = json_integer_value(json_object_get(entry->manifest, "step"));

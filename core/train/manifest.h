@@ -19,8 +19,14 @@ int mt_manifest_write(const char *folder, size_t step, double loss, uint64_t *by
 /* Reads and checks the form of a manifest; new reference. Errors: MT_REASON_BAD_MODEL, naming the file. */
 int mt_manifest_read(const char *folder, json_t **manifest, struct mt_error *error);
 
-/* Compares the files below `folder` with its manifest: sizes, and with `hashes` the contents too. A missing,
- * truncated or changed file is named in the sentence (MT_REASON_BAD_MODEL). */
-int mt_manifest_verify(const char *folder, bool hashes, struct mt_error *error);
+enum mt_manifest_look {
+    MT_MANIFEST_SIZES,  /* of all files */
+    MT_MANIFEST_HASHES, /* sizes and contents of all files */
+    MT_MANIFEST_MODEL,  /* sizes and contents of those that make the model: not the state below megatrain/ */
+};
+
+/* Compares the files below `folder` with its manifest. A missing, truncated or changed file is named in the
+ * sentence (MT_REASON_BAD_MODEL). */
+int mt_manifest_verify(const char *folder, enum mt_manifest_look look, struct mt_error *error);
 
 #endif

@@ -33,9 +33,12 @@ int mt_cli_option(int argc, char **argv, const char *letters, const struct optio
 bool mt_cli_number(const char *option, const char *text, long minimum, long maximum, long *number);
 
 /* What --model names: as mt_job_find_model has it, and of the folder of a run or job its final checkpoint,
- * else its newest one. malloc'd; what is nowhere is an error. Errors: MT_REASON_BAD_MODEL, MT_REASON_BAD_JOB.
- */
+ * else its newest one; or the id of a job, whose newest checkpoint the daemon tells. malloc'd; what is
+ * nowhere is an error. Errors: MT_REASON_BAD_MODEL, MT_REASON_BAD_JOB. */
 int mt_cli_find_model(const char *text, char **path, struct mt_error *error);
+/* Whether the model of a checkpoint is as it was written, by its manifest; of what has none nothing is known.
+ * Errors: MT_REASON_BAD_MODEL, naming the file. */
+int mt_cli_check_model(const char *path, struct mt_error *error);
 
 /* How to ask the model in a checkpoint, for the end of a run. */
 void mt_cli_tell_how_to_ask(FILE *out, const char *checkpoint);

@@ -1,9 +1,6 @@
 /* Messages and options of the command line. */
 #include "core/base/cleanup.h"
 #include "core/base/document.h"
-#include "core/base/file.h"
-#include "core/job/model_name.h"
-#include "core/train/checkpoint_list.h"
 #include "daemon/cli/cli.h"
 
 #include <stdarg.h>
@@ -94,31 +91,6 @@ bool mt_cli_number(const char *option, const char *text, long minimum, long maxi
         return true;
     mt_cli_complain("%s takes a whole number from %ld to %ld, found \"%s\"", option, minimum, maximum, text);
     return false;
-}
-
-int mt_cli_find_model(const char *text, char **path, struct mt_error *error)
-{
-    mt_autofree char *found = NULL;
-    struct mt_model_name name;
-    *path = NULL;
-    int r = mt_job_find_model(text, &found, error);
-    if (r < 0)
-        return r;
-    if (!mt_path_exists(found))
-        return mt_error_set(
-            error, -ENOENT, MT_REASON_BAD_MODEL, "cannot open %s: there is no such file or folder%s", found,
-            mt_model_name_read(found, &name)
-                ? ", and no model of that name in ./models, the local hub cache or LM Studio's folder "
-                  "(megatrain models lists them; one of Ollama's is said ollama:NAME)"
-                : "");
-    mt_autofree char *checkpoints = mt_path_join(found, "checkpoints");
-    if (!checkpoints)
-        return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
-    if (mt_path_exists(checkpoints))
-        return mt_checkpoint_resolve(found, path, error);
-    *path = found;
-    found = NULL;
-    return 0;
 }
 
 void mt_cli_tell_how_to_ask(FILE *out, const char *checkpoint)

@@ -18,8 +18,10 @@ static const char usage[] =
     "Usage: megatrain generate --model MODEL [--prompt TEXT | --message TEXT | < TEXT] [options]\n"
     "\n"
     "Writes what the model says, as it comes. MODEL is a checkpoint, a Hugging Face folder, the folder of a\n"
-    "run or job (its final checkpoint, else its newest one), a GGUF file, ollama:NAME:TAG, or Org/Model or\n"
-    "Org/Model:Q4_K_M in ./models, the local hub cache or LM Studio's folder.\n"
+    "run or job (its final checkpoint, else its newest one), the id of a job of the daemon (MEGATRAIN_URL), "
+    "a\n"
+    "GGUF file, ollama:NAME:TAG, or Org/Model or Org/Model:Q4_K_M in ./models, the local hub cache or LM\n"
+    "Studio's folder. A checkpoint whose files are not those that were written is refused.\n"
     "\n"
     "  --prompt TEXT          go on from this text as it is (standard input when neither is given)\n"
     "  --message TEXT         ask with the model's chat template, as in training\n"
@@ -201,6 +203,8 @@ static int generate(struct request *request, struct mt_error *error)
     mt_autofree char *folder = NULL;
     struct mt_message messages[2];
     int result = mt_cli_find_model(request->model, &folder, error);
+    if (result == 0)
+        result = mt_cli_check_model(folder, error);
     if (result == 0 && !request->prompt && !request->message)
         result = read_standard_input(&standard_input, error);
     if (result < 0)
