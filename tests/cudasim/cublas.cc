@@ -3,10 +3,14 @@
 
 #include <new>
 
+/* A smaller one "may cause some routines to fail", as the manual has it. */
+#define LEAST_WORKSPACE ((size_t)16 << 10)
+
 struct cublasContext {
     cudaStream_t stream;
     void *workspace;
     size_t workspace_bytes;
+    bool own_workspace;
     cublasMath_t mode;
     int device;
 };
@@ -23,6 +27,7 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
         return CUBLAS_STATUS_ALLOC_FAILED;
     *handle = new cublasContext();
     (*handle)->device = sim_current_device();
+    (*handle)->own_workspace = true;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -43,6 +48,7 @@ cublasStatus_t cublasGetVersion_v2(cublasHandle_t, int *version)
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream)
 {
     handle->stream = stream;
+    handle->own_workspace = true;
     handle->workspace = NULL; /* as the real one: a new stream, the handle's own workspace again */
     handle->workspace_bytes = 0;
     return CUBLAS_STATUS_SUCCESS;
@@ -53,6 +59,7 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, siz
     if (workspace && ((uintptr_t)workspace % 256 ||
                       !sim_memory_on_device("cublasSetWorkspace", "the workspace", workspace, bytes)))
         return CUBLAS_STATUS_INVALID_VALUE;
+    handle->own_workspace = false;
     handle->workspace = workspace;
     handle->workspace_bytes = bytes;
     return CUBLAS_STATUS_SUCCESS;
@@ -130,6 +137,15 @@ static cublasStatus_t gemm(const char *call, cublasHandle_t handle, cublasOperat
 {
     if (!handle)
         return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (handle->device != sim_current_device()) {
+        sim_report("%s: the handle is one of device %d, and the thread's current device is %d", call,
+                   handle->device, sim_current_device());
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    }
+    if (!handle->own_workspace && handle->workspace_bytes < LEAST_WORKSPACE) {
+        sim_report("%s: a workspace of %zu bytes is too small", call, handle->workspace_bytes);
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    }
     const int a_rows = transa == CUBLAS_OP_N ? m : k, b_rows = transb == CUBLAS_OP_N ? k : n;
     if (m < 0 || n < 0 || k < 0 || batch < 0 || lda < (a_rows > 1 ? a_rows : 1) ||
         ldb < (b_rows > 1 ? b_rows : 1) || ldc < (m > 1 ? m : 1) || !alpha || !beta || strideA < 0 ||

@@ -1,6 +1,7 @@
 /* cuBLASLt: descriptions of one product, the choice of an algorithm, and the product itself. An algorithm
- * remembers what alignment it was chosen for (256 bytes unless the preference says less), and is refused for
- * operands that have less. */
+ * remembers what alignment it was chosen for (256 bytes unless the preference says less; for a bias or its
+ * gradient, that of the pointer that stands in the description then), and is refused for operands that have
+ * less. */
 #include "tests/cudasim/product.h"
 
 #include <cublasLt.h>
@@ -11,7 +12,7 @@
 #define WORKSPACE_BYTES 4096u
 
 struct cublasLtContext {
-    int unused;
+    int device;
 };
 
 struct cublasLtMatmulDescOpaque {
@@ -41,7 +42,7 @@ struct cublasLtMatmulPreferenceOpaque {
 struct algorithm {
     uint64_t magic;
     uint64_t m, n, k;
-    uint32_t alignment[4];
+    uint32_t alignment[5]; /* of A, B, C, D, and of the bias */
     uint64_t workspace_bytes;
 };
 static_assert(sizeof(struct algorithm) <= sizeof(cublasLtMatmulAlgo_t), "an algorithm fits where it is kept");
@@ -55,6 +56,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
     if (sim_ready())
         return CUBLAS_STATUS_NOT_INITIALIZED;
     *handle = new cublasLtContext();
+    (*handle)->device = sim_current_device();
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -308,6 +310,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
         ALGORITHM_MAGIC, product.result.rows, product.result.cols, product.a.cols, {}, 0};
     for (int i = 0; i < 4; i++)
         chosen.alignment[i] = preference->alignment[i];
+    chosen.alignment[4] = 256;
+    while (chosen.alignment[4] > 1 && (uintptr_t)d->bias % chosen.alignment[4])
+        chosen.alignment[4] /= 2;
     chosen.workspace_bytes = preference->workspace_bytes < WORKSPACE_BYTES ? 0 : WORKSPACE_BYTES;
     memset(results, 0, sizeof *results);
     memcpy(&results[0].algo, &chosen, sizeof chosen);
@@ -327,6 +332,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t d, c
 {
     if (!handle || !alpha || !beta)
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (handle->device != sim_current_device()) {
+        sim_report("cublasLtMatmul: the handle is one of device %d, and the thread's current device is %d",
+                   handle->device, sim_current_device());
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    }
     struct sim_product product = describe(d, A, Adesc, B, Bdesc, C, Cdesc, D, Ddesc);
     const cublasStatus_t status = check(&product, d, Adesc, Bdesc, Cdesc, Ddesc);
     if (status)
@@ -345,13 +355,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t d, c
             sim_report("cublasLtMatmul: the algorithm was not chosen for this product");
             return CUBLAS_STATUS_INVALID_VALUE;
         }
-        const void *addresses[4] = {A, B, product.beta != 0.0f ? C : NULL, D};
-        for (int i = 0; i < 4; i++)
+        static const char *const names[] = {"A", "B", "C", "D", "the bias"};
+        const void *addresses[] = {A, B, product.beta != 0.0f ? C : NULL, D, d->bias};
+        for (int i = 0; i < 5; i++)
             if (chosen.alignment[i] && (uintptr_t)addresses[i] % chosen.alignment[i]) {
-                sim_report("cublasLtMatmul: %c at %p has not the alignment of %u bytes that the algorithm "
-                           "was chosen "
-                           "for",
-                           "ABCD"[i], addresses[i], chosen.alignment[i]);
+                sim_report("cublasLtMatmul: %s at %p has not the alignment of %u bytes that the algorithm "
+                           "was chosen for",
+                           names[i], addresses[i], chosen.alignment[i]);
                 return CUBLAS_STATUS_INVALID_VALUE;
             }
         if (workspace_bytes < chosen.workspace_bytes || (chosen.workspace_bytes && !workspace)) {

@@ -80,6 +80,9 @@ cudaError_t cudaInitDevice(int device, unsigned int device_flags, unsigned int f
     const cudaError_t error = sim_ready();
     if (error || !is_device(device))
         return sim_error(error ? error : cudaErrorInvalidDevice);
+    int injected;
+    if (sim_injected("cudaInitDevice", cudaErrorMemoryAllocation, &injected))
+        return sim_error((cudaError_t)injected);
     if (flags == cudaInitDeviceFlagsAreValid)
         __atomic_store_n(&schedules[device], device_flags, __ATOMIC_RELAXED);
     return cudaSuccess;

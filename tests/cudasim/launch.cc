@@ -142,7 +142,9 @@ cudaError_t cudasim_enqueue_kernel(const struct cudasim_kernel *kernel, cudaStre
     int injected;
     if (sim_injected("launch", cudaErrorLaunchOutOfResources, &injected))
         return sim_error((cudaError_t)injected);
-    const cudaError_t error = check(kernel);
+    cudaError_t error = check(kernel);
+    error = error ? error : sim_stream_is_current(stream, kernel->name);
+    error = error ? error : sim_code_load(sim_current_device(), kernel->function, kernel->name);
     if (error)
         return sim_error(error);
     if (sim_env()->launches)

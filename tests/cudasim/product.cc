@@ -188,6 +188,12 @@ static void run_product(cudaStream_t, void *arguments)
 
 static bool check(const char *call, const char *operand, const struct sim_matrix *m, size_t batch)
 {
+    const struct sim_memory memory = sim_memory_at(m->address);
+    if (memory.kind == SIM_DEVICE && memory.device != sim_current_device()) {
+        sim_report("%s: %s lies on device %d, and the product is device %d's", call, operand, memory.device,
+                   sim_current_device());
+        return false;
+    }
     if ((uintptr_t)m->address % element_bytes(m->type)) {
         sim_report("%s: %s at %p is not aligned to its elements", call, operand, m->address);
         return false;
@@ -202,6 +208,15 @@ static bool sums_on_device(const char *call, const struct sim_product *p)
            (!p->b_sums || sim_memory_on_device(call, "the sums", p->b_sums, p->b.cols * element));
 }
 
+/* The library has a kernel for each kind of product. */
+static const void *code_of(const struct sim_product *p)
+{
+    static const char kinds[64] = {};
+    return &kinds[(p->a.type == CUDA_R_16BF) + 2 * (p->result.type == CUDA_R_16BF) +
+                  4 * (p->a.row_step == 1) + 8 * (p->b.row_step == 1) + 16 * (p->bias != NULL) +
+                  32 * (p->a_sums || p->b_sums)];
+}
+
 cublasStatus_t sim_product_enqueue(const char *call, const struct sim_product *p, cudaStream_t stream)
 {
     int injected;
@@ -209,6 +224,10 @@ cublasStatus_t sim_product_enqueue(const char *call, const struct sim_product *p
         return (cublasStatus_t)injected;
     if (!p->result.rows || !p->result.cols || !p->batch)
         return CUBLAS_STATUS_SUCCESS;
+    if (sim_stream_is_current(stream, call))
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (sim_code_load(sim_current_device(), code_of(p), call))
+        return CUBLAS_STATUS_ALLOC_FAILED;
     if (!check(call, "A", &p->a, p->batch) || !check(call, "B", &p->b, p->batch) ||
         (p->beta != 0.0f && !check(call, "C", &p->before, p->batch)) ||
         !check(call, "the result", &p->result, p->batch) ||

@@ -82,6 +82,8 @@ static void read_settings(struct sim_settings *settings)
     settings->seed = (uint64_t)number("CUDASIM_SEED", 0);
     settings->delay_microseconds = (uint32_t)number("CUDASIM_DELAY_US", 0);
     settings->progress_microseconds = (uint32_t)number("CUDASIM_NCCL_PROGRESS_US", 0);
+    settings->code_bytes = bytes("CUDASIM_CODE_MEMORY", (size_t)1 << 15);
+    settings->code_capability = (int)number("CUDASIM_CODE", 0);
     settings->library_bytes = bytes("CUDASIM_LIBRARY_MEMORY", (size_t)1 << 18);
     settings->pinned_limit_bytes = bytes("CUDASIM_PINNED_LIMIT", SIZE_MAX);
     settings->backward = settings->seed % 2 == 1;

@@ -87,6 +87,8 @@ struct sim_settings {
     bool backward;                  /* blocks and threads are started last first */
     uint32_t progress_microseconds; /* calls of NCCL that need not wait are in progress for at most so long */
     size_t library_bytes;           /* device memory that a cuBLAS handle takes */
+    size_t code_bytes;   /* and the code of a kernel, or of the library's for one kind of product */
+    int code_capability; /* the lowest that there is code for */
     int compute_major, compute_minor;
     int driver_version;
 };
@@ -166,8 +168,15 @@ typedef void sim_operation(cudaStream_t stream, void *arguments);
 SIM_API cudaError_t sim_enqueue(cudaStream_t stream, const char *name, sim_operation *run, bool always,
                                 const void *arguments, size_t bytes);
 SIM_API int sim_stream_device(cudaStream_t stream);
+/* As kernels, records and the libraries have it: the stream must be one of the thread's current device. */
+SIM_API cudaError_t sim_stream_is_current(cudaStream_t stream, const char *call);
 /* Until all that stands in the streams of the device is done; no edge. */
 SIM_API void sim_wait_idle(int device);
+
+/* ---- code.cc ---- */
+
+/* Brings the code of a kernel, or of what `function` stands for, to the device if it is not yet there. */
+SIM_API cudaError_t sim_code_load(int device, const void *function, const char *name);
 
 /* ---- later.cc ---- */
 

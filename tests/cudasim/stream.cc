@@ -39,6 +39,7 @@ struct sim_record {
 struct CUevent_st {
     uint32_t magic;
     unsigned int flags;
+    int device;
     struct sim_lock lock;
     struct sim_record *latest;
 };
@@ -167,6 +168,17 @@ cudaError_t sim_enqueue(cudaStream_t stream, const char *name, sim_operation *ru
 int sim_stream_device(cudaStream_t stream)
 {
     return stream->device;
+}
+
+cudaError_t sim_stream_is_current(cudaStream_t stream, const char *call)
+{
+    if (!is_stream(stream, call))
+        return cudaErrorInvalidResourceHandle;
+    if (stream->device == sim_current_device())
+        return cudaSuccess;
+    sim_report("%s: its stream is one of device %d, and the thread's current device is %d", call,
+               stream->device, sim_current_device());
+    return cudaErrorInvalidResourceHandle;
 }
 
 struct sim_runner *sim_stream_runner(cudaStream_t stream)
@@ -433,9 +445,13 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
     const cudaError_t error = sim_ready();
     if (error)
         return sim_error(error);
+    int injected;
+    if (sim_injected("cudaEventCreate", cudaErrorMemoryAllocation, &injected))
+        return sim_error((cudaError_t)injected);
     struct CUevent_st *made = new struct CUevent_st();
     made->magic = EVENT_MAGIC;
     made->flags = flags;
+    made->device = sim_current_device();
     *event = made;
     return cudaSuccess;
 }
@@ -469,6 +485,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
         return sim_error(cudaErrorInvalidResourceHandle);
     if (sim_sticky())
         return sim_error(sim_sticky());
+    if (event->device != stream->device) {
+        sim_report("cudaEventRecord: the event is one of device %d, the stream one of device %d",
+                   event->device, stream->device);
+        return sim_error(cudaErrorInvalidResourceHandle);
+    }
     struct sim_record *record = record_new(2); /* one for the event, one for the queue */
     sim_take(&event->lock);
     push(stream, run_record, true, &record, sizeof record);

@@ -271,6 +271,44 @@ static void an_algorithm_is_for_its_alignment_workspace_and_shape(void **)
                      CUBLAS_STATUS_INVALID_VALUE);
 }
 
+/* cublasLt.h: what chooses an algorithm looks at the bias's pointer for the alignment to expect. */
+static void an_algorithm_is_for_the_alignment_of_its_bias(void **)
+{
+    enum { m = 8, n = 8, k = 8 };
+    matrix a(m * k, true), b(k * n, true), c(m * n, true), bias(200, true);
+    lt d(CUDA_R_16BF, CUDA_R_16BF, m, n, k);
+    const float one = 1, zero = 0;
+    char *const shifted = (char *)bias.device() + 2;
+    d.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.device());
+    cublasLtMatmulHeuristicResult_t chosen = d.choose();
+    d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, shifted);
+    assert_int_equal(cublasLtMatmul(d.handle, d.product, &one, a.device(), d.a, b.device(), d.b, &zero,
+                                    c.device(), d.c, c.device(), d.c, &chosen.algo, NULL, 0, c.wide.stream),
+                     CUBLAS_STATUS_INVALID_VALUE);
+    chosen = d.choose();
+    GOOD(cublasLtMatmul(d.handle, d.product, &one, a.device(), d.a, b.device(), d.b, &zero, c.device(), d.c,
+                        c.device(), d.c, &chosen.algo, NULL, 0, c.wide.stream));
+    GOOD(cudaStreamSynchronize(c.wide.stream));
+}
+
+static void a_workspace_that_is_too_small_is_told(void **)
+{
+    matrix a(16, false), b(16, false), c(16, false), workspace(16 << 10, false);
+    cublasHandle_t handle;
+    const float one = 1, zero = 0;
+    GOOD(cublasCreate(&handle));
+    for (int small = 0; small < 2; small++) {
+        GOOD(cublasSetStream(handle, c.wide.stream)); /* takes the workspace away again */
+        GOOD(cublasSetWorkspace(handle, workspace.device(), (size_t)(small ? 4 : 16) << 10));
+        assert_int_equal(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, a.wide.device, 4,
+                                     b.wide.device, 4, &zero, c.wide.device, 4),
+                         small ? CUBLAS_STATUS_ALLOC_FAILED : CUBLAS_STATUS_SUCCESS);
+    }
+    GOOD(cudaStreamSynchronize(c.wide.stream));
+    GOOD(cublasDestroy(handle));
+}
+
 static void operands_past_their_allocation_are_refused(void **)
 {
     matrix a(100, false), b(100, false), c(100, false);
@@ -335,6 +373,8 @@ int main(void)
         cmocka_unit_test(a_bias_is_added_to_each_column),
         cmocka_unit_test(sums_of_an_operand_are_stored_beside_the_product),
         cmocka_unit_test(an_algorithm_is_for_its_alignment_workspace_and_shape),
+        cmocka_unit_test(an_algorithm_is_for_the_alignment_of_its_bias),
+        cmocka_unit_test(a_workspace_that_is_too_small_is_told),
         cmocka_unit_test(operands_past_their_allocation_are_refused),
         cmocka_unit_test(beta_of_zero_reads_nothing),
         cmocka_unit_test(the_same_products_give_the_same_bits),

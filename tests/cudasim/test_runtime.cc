@@ -311,6 +311,61 @@ static int there_are_three_devices(void)
                : 1;
 }
 
+/* Kernels and records want their device to be the current one; copies and waits do not. */
+static int a_stream_belongs_to_its_device(void)
+{
+    fixture<int> f(4);
+    cudaEvent_t here, there;
+    GOOD(cudaEventCreate(&here));
+    GOOD(cudaSetDevice(1));
+    GOOD(cudaEventCreate(&there));
+    f.push();
+    MT_LAUNCH(add_one, 1, 1, 0, f.stream, f.device, 4);
+    REFUSED(cudaGetLastError(), cudaErrorInvalidResourceHandle);
+    REFUSED(cudaEventRecord(there, f.stream), cudaErrorInvalidResourceHandle);
+    GOOD(cudaEventRecord(here, f.stream));
+    cudaStream_t other;
+    GOOD(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    GOOD(cudaStreamWaitEvent(other, here, 0));
+    GOOD(cudaStreamSynchronize(other));
+    GOOD(cudaSetDevice(0));
+    MT_LAUNCH(add_one, 1, 1, 0, f.stream, f.device, 4);
+    GOOD(cudaGetLastError());
+    f.pull();
+    return 0;
+}
+
+static int there_is_no_code_for_the_device(void)
+{
+    fixture<int> f(4);
+    struct cudaFuncAttributes attributes;
+    REFUSED(cudaFuncGetAttributes(&attributes, add_one), cudaErrorNoKernelImageForDevice);
+    MT_LAUNCH(add_one, 1, 1, 0, f.stream, f.device, 4);
+    return cudaGetLastError() == cudaErrorNoKernelImageForDevice ? 0 : 1;
+}
+
+static __global__ void add_two(int *x)
+{
+    x[0] += 2;
+}
+
+/* Of 1 GiB one kernel's code takes 600 MiB when it is launched first: there is no room for that of another.
+ */
+static int code_comes_with_the_first_launch(void)
+{
+    fixture<int> f(1);
+    size_t before, after, total;
+    GOOD(cudaMemGetInfo(&before, &total));
+    for (int i = 0; i < 2; i++) {
+        MT_LAUNCH(add_one, 1, 1, 0, f.stream, f.device, 1);
+        GOOD(cudaGetLastError());
+        GOOD(cudaMemGetInfo(&after, &total));
+        assert_int_equal(before - after, (size_t)600 << 20);
+    }
+    MT_LAUNCH(add_two, 1, 1, 0, f.stream, f.device);
+    return cudaGetLastError() == cudaErrorMemoryAllocation ? 0 : 1;
+}
+
 static int the_second_allocation_fails(void)
 {
     char *memory;
@@ -403,6 +458,9 @@ static const struct {
     {"none", "CUDASIM_DEVICES=0", there_is_no_device},
     {"driver", "CUDASIM_DRIVER=12040", the_driver_is_too_old},
     {"devices", "CUDASIM_DEVICES=3", there_are_three_devices},
+    {"two", "CUDASIM_DEVICES=2", a_stream_belongs_to_its_device},
+    {"uncoded", "CUDASIM_CODE=90", there_is_no_code_for_the_device},
+    {"code", "CUDASIM_CODE_MEMORY=600M", code_comes_with_the_first_launch},
     {"injected", "CUDASIM_FAIL=cudaMalloc:2", the_second_allocation_fails},
     {"kernel", "CUDASIM_FAIL=kernel:3:716", a_kernel_breaks_the_device},
     {"pinned", "CUDASIM_PINNED_LIMIT=10000", little_can_be_pinned},

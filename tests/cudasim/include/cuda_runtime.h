@@ -24,6 +24,11 @@ template <class T> static inline cudaError_t cudaMallocAsync(T **ptr, size_t siz
     return cudaMallocAsync((void **)(void *)ptr, size, stream);
 }
 template <class R, class... P>
+static inline cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, R (*func)(P...))
+{
+    return cudaFuncGetAttributes(attr, (const void *)func);
+}
+template <class R, class... P>
 static inline cudaError_t cudaFuncSetAttribute(R (*func)(P...), enum cudaFuncAttribute attr, int value)
 {
     return cudaFuncSetAttribute((const void *)func, attr, value);
