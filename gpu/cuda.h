@@ -37,6 +37,7 @@ struct mt_cuda_device {
     char name[128];
     char kernel_set[64];
     size_t total_bytes, limit_bytes, used_bytes;
+    size_t code_bytes; /* of its memory, never taken: the driver's, for the code of kernels */
     size_t blas_bytes; /* cuBLAS's workspace in a scratch block */
     size_t own_bytes;  /* of used_bytes: scratch blocks and what is counted for the libraries' handles */
     pthread_mutex_t lock;
@@ -48,6 +49,7 @@ struct mt_cuda_device {
     /* Written by kernels: 0, or kind, index and value of what was wrong. In pinned host memory. */
     volatile unsigned long long *fault_word;
     int faulted; /* atomic: 0, 1 while the sentence is written, 2 */
+    int fault_code;
     char fault[MT_CUDA_FAULT_BYTES];
 };
 
@@ -73,20 +75,26 @@ extern const struct mt_device_api mt_cuda_device_api;
 
 /* ---- faults.cu ---- */
 
-/* The first fault of a device stays. */
-void mt_cuda_fail(struct mt_cuda_device *device, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/* The first fault of a device stays. `code` is what calls return from then on: -ENOMEM where memory ran out,
+ * -EIO for all else. */
+void mt_cuda_fail(struct mt_cuda_device *device, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Whether the device has failed; takes over what a kernel reported. */
 bool mt_cuda_failed(struct mt_cuda_device *device);
 const char *mt_cuda_last_error(struct mt_device *device);
+/* Of a device that has failed. */
+int mt_cuda_fault_code(struct mt_cuda_device *device);
 /* Fails the device for a result other than success: what was being done, the runtime's own words and what the
- * user can do. 0 or -EIO. */
+ * user can do. 0, -EIO or -ENOMEM, here and below. */
 int mt_cuda_check(struct mt_cuda_device *device, cudaError_t result, const char *doing);
 int mt_cuda_check_blas(struct mt_cuda_device *device, cublasStatus_t status, const char *doing);
 /* What the user can do about it; "" when nothing is known. */
 const char *mt_cuda_advice(cudaError_t result);
-/* The device's fault as an error. -EIO. */
+/* The device's fault as an error. */
 int mt_cuda_report(struct mt_cuda_device *device, struct mt_error *error);
+/* Of a call that makes something: without memory for it the call fails and the device stays as it is. */
+int mt_cuda_made(struct mt_cuda_device *device, cudaError_t result, const char *doing,
+                 struct mt_error *error);
 
 enum mt_cuda_fault_kind {
     MT_CUDA_FAULT_TOKEN = 1, /* an id outside the table */
@@ -146,9 +154,9 @@ int mt_cuda_copy_to_host(struct mt_stream *stream, void *to_host, const void *fr
 int mt_cuda_copy(struct mt_stream *stream, void *to, const void *from, size_t bytes);
 int mt_cuda_fill_zero(struct mt_stream *stream, void *address, size_t bytes);
 
-/* Before an operation's first kernel: 0, or -EIO when the device has failed. */
+/* Before an operation's first kernel: 0, or the fault's code when the device has failed. */
 int mt_cuda_begin(struct mt_stream *stream);
-/* After its last: what a launch was refused for. 0 or -EIO. */
+/* After its last: what a launch was refused for. */
 int mt_cuda_end(struct mt_stream *stream, const char *operation);
 /* The stream's parts of sums, MT_CUDA_PARTS_BYTES; NULL fails the device. */
 float *mt_cuda_parts(struct mt_stream *stream);
@@ -181,7 +189,7 @@ int mt_cuda_add_bias(struct mt_stream *stream, const struct mt_cuda_product *pro
 /* Handles that work in blas_bytes at `workspace`. NULL: see `error`. */
 struct mt_cuda_products *mt_cuda_products_open(struct mt_cuda_device *device, void *workspace,
                                                struct mt_error *error);
-/* From now on their products go into this stream. 0 or -EIO. */
+/* From now on their products go into this stream. */
 int mt_cuda_products_use(struct mt_cuda_products *products, struct mt_stream *stream);
 /* Before the stream ends. */
 void mt_cuda_products_leave(struct mt_cuda_products *products, struct mt_cuda_device *device);

@@ -96,6 +96,7 @@ static int set_up(struct mt_cuda_device *device, struct mt_error *error)
     }
     device->fault_word = static_cast<volatile unsigned long long *>(word);
     *device->fault_word = 0;
+    device->code_bytes = mt_cuda_code_bytes(device->total_bytes);
     device->blas_bytes = mt_cuda_blas_bytes(device->total_bytes, device->limit_bytes);
     struct mt_cuda_scratch *scratch = mt_cuda_scratch_take(device, error);
     if (!scratch)
@@ -115,7 +116,8 @@ int mt_cuda_open(int index, const struct mt_cuda_open_options *options, struct m
     if (code)
         return code;
     if (description.unusable[0])
-        return mt_cuda_error(error, -ENODEV, MT_REASON_DEVICE, "cuda:%d (%s) cannot be used: %s", index,
+        return mt_cuda_error(error, description.unusable_for == MT_REASON_OUT_OF_MEMORY ? -ENOMEM : -ENODEV,
+                             description.unusable_for, "cuda:%d (%s) cannot be used: %s", index,
                              description.name, description.unusable);
     struct mt_cuda_device *device = static_cast<struct mt_cuda_device *>(calloc(1, sizeof *device));
     if (!device)

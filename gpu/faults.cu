@@ -5,8 +5,9 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
-void mt_cuda_fail(struct mt_cuda_device *device, const char *format, ...)
+void mt_cuda_fail(struct mt_cuda_device *device, int code, const char *format, ...)
 {
     int none = 0;
     if (!__atomic_compare_exchange_n(&device->faulted, &none, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
@@ -15,6 +16,7 @@ void mt_cuda_fail(struct mt_cuda_device *device, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(device->fault, sizeof device->fault, format, arguments);
     va_end(arguments);
+    device->fault_code = code;
     __atomic_store_n(&device->faulted, 2, __ATOMIC_RELEASE);
 }
 
@@ -26,23 +28,23 @@ static void take_over(struct mt_cuda_device *device, unsigned long long word)
     switch (static_cast<enum mt_cuda_fault_kind>(word >> 56)) {
     case MT_CUDA_FAULT_TOKEN:
         mt_cuda_fail(
-            device,
+            device, -EIO,
             "embedding: token %u has the id %d, which is not in the vocabulary; the tokenizer and the "
             "model do not fit together",
             index, value);
         return;
     case MT_CUDA_FAULT_POSITION:
-        mt_cuda_fail(device, "rope: token %u has the position %d, but the table of angles ends before", index,
-                     value);
+        mt_cuda_fail(device, -EIO, "rope: token %u has the position %d, but the table of angles ends before",
+                     index, value);
         return;
     case MT_CUDA_FAULT_LABEL:
-        mt_cuda_fail(device,
+        mt_cuda_fail(device, -EIO,
                      "cross_entropy: row %u has the label %d, which is neither in the vocabulary nor %d "
                      "(ignored)",
                      index, value, MT_LABEL_IGNORED);
         return;
     }
-    mt_cuda_fail(device, "a kernel reported a fault that is not known (%llx)", word);
+    mt_cuda_fail(device, -EIO, "a kernel reported a fault that is not known (%llx)", word);
 }
 
 bool mt_cuda_failed(struct mt_cuda_device *device)
@@ -67,9 +69,33 @@ const char *mt_cuda_last_error(struct mt_device *base)
     return faulted ? device->fault : "";
 }
 
+int mt_cuda_fault_code(struct mt_cuda_device *device)
+{
+    mt_cuda_last_error(&device->base); /* whole from here on */
+    return device->fault_code;
+}
+
+static enum mt_reason reason_of(int code)
+{
+    return code == -ENOMEM ? MT_REASON_OUT_OF_MEMORY : MT_REASON_DEVICE;
+}
+
 int mt_cuda_report(struct mt_cuda_device *device, struct mt_error *error)
 {
-    return mt_cuda_error(error, -EIO, MT_REASON_DEVICE, "%s", mt_cuda_last_error(&device->base));
+    const int code = mt_cuda_fault_code(device);
+    return mt_cuda_error(error, code, reason_of(code), "%s", device->fault);
+}
+
+/* The driver maps all memory of host and GPU, and more, into a process's addresses. */
+static const char *memory_advice(void)
+{
+    struct rlimit limit = {};
+    getrlimit(RLIMIT_AS, &limit);
+    return limit.rlim_cur == RLIM_INFINITY
+               ? "the GPU's memory is full: end other programs that use it (nvidia-smi lists them), or lower "
+                 "memory.device_limit or training.micro_batch_size"
+               : "the GPU's memory is full (nvidia-smi lists who uses it), or the limit on this process's "
+                 "addresses is too low for the driver (ulimit -v, LimitAS in a systemd unit): lift it";
 }
 
 const char *mt_cuda_advice(cudaError_t result)
@@ -83,6 +109,9 @@ const char *mt_cuda_advice(cudaError_t result)
         return "the NVIDIA driver is missing or older than this build needs: install a driver for CUDA 13 "
                "(580 "
                "or later), or build with the toolkit that fits your driver";
+    case cudaErrorStubLibrary:
+        return "the toolkit's stub stands in the driver's place: take the folder lib64/stubs out of "
+               "LD_LIBRARY_PATH";
     case cudaErrorSystemDriverMismatch:
         return "the driver's kernel module and its libraries have different versions: restart the machine, "
                "or "
@@ -102,15 +131,21 @@ const char *mt_cuda_advice(cudaError_t result)
     case cudaErrorDevicesUnavailable:
         return "the GPU is in exclusive use by another program: end that one, or run nvidia-smi -c DEFAULT";
     case cudaErrorMemoryAllocation:
-        return "the GPU's memory is full: end other programs that use it (nvidia-smi lists them), or lower "
-               "memory.device_limit or training.micro_batch_size";
+        return memory_advice();
     case cudaErrorECCUncorrectable:
         return "the GPU's memory has an uncorrectable error: restart the machine; if it comes back "
                "(nvidia-smi "
                "-q -d ECC), the card is failing";
     case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
         return "this build has no code for this GPU: build with CUDA_ARCHS set to its compute capability, or "
                "make gpu-all";
+    case cudaErrorUnsupportedPtxVersion:
+    case cudaErrorJitCompilerNotFound:
+    case cudaErrorJitCompilationDisabled:
+        return "this build has no code for this GPU but PTX, which this driver cannot compile: build with "
+               "CUDA_ARCHS set to the GPU's compute capability, or install a newer driver, whole "
+               "(libnvidia-ptxjitcompiler belongs to it)";
     case cudaErrorIllegalAddress:
     case cudaErrorMisalignedAddress:
     case cudaErrorInvalidAddressSpace:
@@ -140,9 +175,24 @@ int mt_cuda_check(struct mt_cuda_device *device, cudaError_t result, const char 
         return 0;
     cudaGetLastError(); /* told here: the next launch must not find it */
     const char *advice = mt_cuda_advice(result);
-    mt_cuda_fail(device, "cuda:%d: %s failed: %s (%s)%s%s", device->index, doing, cudaGetErrorString(result),
-                 cudaGetErrorName(result), *advice ? "; " : "", advice);
-    return -EIO;
+    const int code = result == cudaErrorMemoryAllocation ? -ENOMEM : -EIO;
+    mt_cuda_fail(device, code, "cuda:%d: %s failed: %s (%s)%s%s", device->index, doing,
+                 cudaGetErrorString(result), cudaGetErrorName(result), *advice ? "; " : "", advice);
+    return code;
+}
+
+int mt_cuda_made(struct mt_cuda_device *device, cudaError_t result, const char *doing, struct mt_error *error)
+{
+    if (result == cudaSuccess)
+        return 0;
+    if (result != cudaErrorMemoryAllocation) {
+        mt_cuda_check(device, result, doing);
+        return mt_cuda_report(device, error);
+    }
+    cudaGetLastError();
+    return mt_cuda_error(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "cuda:%d: %s failed: %s (%s); %s",
+                         device->index, doing, cudaGetErrorString(result), cudaGetErrorName(result),
+                         memory_advice());
 }
 
 int mt_cuda_check_blas(struct mt_cuda_device *device, cublasStatus_t status, const char *doing)
@@ -150,15 +200,18 @@ int mt_cuda_check_blas(struct mt_cuda_device *device, cublasStatus_t status, con
     if (status == CUBLAS_STATUS_SUCCESS)
         return 0;
     const char *advice = "";
-    if (status == CUBLAS_STATUS_ALLOC_FAILED || status == CUBLAS_STATUS_NOT_INITIALIZED)
+    int code = -EIO;
+    if (status == CUBLAS_STATUS_ALLOC_FAILED || status == CUBLAS_STATUS_NOT_INITIALIZED) {
+        /* The latter is what opening cuBLAS answers where there is no memory. */
+        code = -ENOMEM;
         advice = "; cuBLAS found no memory for itself: lower memory.device_limit, or end other programs on "
                  "the GPU";
-    else if (status == CUBLAS_STATUS_ARCH_MISMATCH || status == CUBLAS_STATUS_NOT_SUPPORTED)
+    } else if (status == CUBLAS_STATUS_ARCH_MISMATCH || status == CUBLAS_STATUS_NOT_SUPPORTED)
         advice = "; this cuBLAS does not know the GPU or the product: install the cuBLAS of a newer toolkit";
     else if (status == CUBLAS_STATUS_EXECUTION_FAILED || status == CUBLAS_STATUS_INTERNAL_ERROR)
         advice =
             "; dmesg may show an Xid line that says more; the job can be resumed from its last checkpoint";
-    mt_cuda_fail(device, "cuda:%d: %s failed in cuBLAS: %s%s", device->index, doing,
+    mt_cuda_fail(device, code, "cuda:%d: %s failed in cuBLAS: %s%s", device->index, doing,
                  cublasGetStatusString(status), advice);
-    return -EIO;
+    return code;
 }

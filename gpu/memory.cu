@@ -5,6 +5,9 @@
  * fixed size, one a computing stream, with the libraries' handles: work of one stream is in order, so each
  * operation uses it from its start. What the handles take by themselves is measured and counted like a block.
  *
+ * The last of the device's memory stays free. The driver brings the code of a kernel there when it is
+ * launched first, ours and cuBLAS's many alike: without room for that a step would fail in its middle.
+ *
  * Host memory is mapped with huge pages where the system has them, then registered with the driver: copies
  * from registered memory run at the full speed of the bus, and beside the computation.
  */
@@ -66,6 +69,7 @@ size_t mt_cuda_free_bytes(struct mt_cuda_device *device)
         cudaGetLastError();
         return 0;
     }
+    available -= mt_size_min(available, device->code_bytes);
     pthread_mutex_lock(&device->lock);
     const size_t under_limit =
         device->limit_bytes > device->used_bytes ? device->limit_bytes - device->used_bytes : 0;
@@ -102,6 +106,25 @@ static bool count(struct mt_cuda_device *device, size_t bytes)
     return fits;
 }
 
+static void uncount(struct mt_cuda_device *device, size_t bytes)
+{
+    pthread_mutex_lock(&device->lock);
+    device->used_bytes -= bytes;
+    pthread_mutex_unlock(&device->lock);
+}
+
+/* Not what code_bytes keeps. */
+static cudaError_t take(const struct mt_cuda_device *device, size_t bytes, void **address)
+{
+    size_t available, total;
+    const cudaError_t result = cudaMemGetInfo(&available, &total);
+    if (result != cudaSuccess)
+        return result;
+    return available < device->code_bytes || bytes > available - device->code_bytes
+               ? cudaErrorMemoryAllocation
+               : cudaMalloc(address, bytes);
+}
+
 int mt_cuda_allocate(struct mt_device *base, size_t bytes, void **address, struct mt_error *error)
 {
     struct mt_cuda_device *device = mt_cuda_of(base);
@@ -111,26 +134,21 @@ int mt_cuda_allocate(struct mt_device *base, size_t bytes, void **address, struc
         return mt_cuda_report(device, error);
     if (!mt_size_align(mt_size_max(bytes, 1), ALIGNMENT, &rounded) || !count(device, rounded))
         return out_of_memory(device, bytes, error);
-    const cudaError_t result = cudaMalloc(address, rounded);
-    int code = 0;
+    const cudaError_t result = take(device, rounded, address);
+    if (result == cudaSuccess && !remember(device, &device->blocks, *address, rounded, false))
+        return 0;
+    if (result == cudaSuccess)
+        cudaFree(*address);
+    *address = NULL;
+    uncount(device, rounded);
+    if (result == cudaSuccess)
+        return mt_cuda_error(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for a list of blocks");
     if (result == cudaErrorMemoryAllocation) {
         cudaGetLastError(); /* not sticky */
-        code = -ENOMEM;
-    } else if (result != cudaSuccess) {
-        code = mt_cuda_check(device, result, "allocating device memory");
-    } else if (remember(device, &device->blocks, *address, rounded, false)) {
-        cudaFree(*address);
-        code = mt_cuda_error(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for a list of blocks");
-    }
-    if (!code)
-        return 0;
-    *address = NULL;
-    pthread_mutex_lock(&device->lock);
-    device->used_bytes -= rounded;
-    pthread_mutex_unlock(&device->lock);
-    if (result == cudaErrorMemoryAllocation)
         return out_of_memory(device, bytes, error);
-    return code == -EIO ? mt_cuda_report(device, error) : code;
+    }
+    mt_cuda_check(device, result, "allocating device memory");
+    return mt_cuda_report(device, error);
 }
 
 void mt_cuda_release(struct mt_device *base, void *address)
@@ -140,14 +158,13 @@ void mt_cuda_release(struct mt_device *base, void *address)
         return;
     struct mt_cuda_block *block = forget(device, &device->blocks, address);
     if (!block) {
-        mt_cuda_fail(device, "release: %p is not the start of an allocated block of device memory", address);
+        mt_cuda_fail(device, -EIO, "release: %p is not the start of an allocated block of device memory",
+                     address);
         return;
     }
     mt_cuda_enter(device);
     const cudaError_t result = cudaFree(address);
-    pthread_mutex_lock(&device->lock);
-    device->used_bytes -= block->bytes;
-    pthread_mutex_unlock(&device->lock);
+    uncount(device, block->bytes);
     free(block);
     mt_cuda_check(device, result, "freeing device memory");
 }
@@ -324,7 +341,7 @@ void mt_cuda_host_release(struct mt_device *base, void *memory)
         return;
     struct mt_cuda_block *block = forget(device, &device->host_blocks, memory);
     if (!block) {
-        mt_cuda_fail(device, "host_release: %p is not the start of an allocated block", memory);
+        mt_cuda_fail(device, -EIO, "host_release: %p is not the start of an allocated block", memory);
         return;
     }
     mt_cuda_enter(device);

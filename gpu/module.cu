@@ -18,8 +18,11 @@ int mt_cuda_count(int *devices, struct mt_error *error)
     cudaGetLastError();
     *devices = 0;
     const char *advice = mt_cuda_advice(result);
-    return mt_cuda_error(error, -ENODEV, MT_REASON_DEVICE, "no CUDA device can be used: %s (%s)%s%s",
-                         cudaGetErrorString(result), cudaGetErrorName(result), *advice ? "; " : "", advice);
+    const bool memory = result == cudaErrorMemoryAllocation;
+    return mt_cuda_error(error, memory ? -ENOMEM : -ENODEV,
+                         memory ? MT_REASON_OUT_OF_MEMORY : MT_REASON_DEVICE,
+                         "no CUDA device can be used: %s (%s)%s%s", cudaGetErrorString(result),
+                         cudaGetErrorName(result), *advice ? "; " : "", advice);
 }
 
 static int attribute(int index, cudaDeviceAttr what)
@@ -41,6 +44,26 @@ static void find_peers(int index, int devices, struct mt_cuda_device_description
         else if (reaches)
             description->peers |= (uint64_t)1 << other;
     }
+}
+
+/* Never launched: the driver is asked whether the module has code for a device, or PTX that it compiles. */
+static __global__ void code_probe(void)
+{
+}
+
+/* Makes the device's context, and looks whether kernels can run there. */
+static cudaError_t try_device(int index, size_t *free_bytes)
+{
+    size_t total;
+    cudaFuncAttributes attributes;
+    cudaError_t result = mt_cuda_choose(index);
+    if (result == cudaSuccess)
+        result = cudaMemGetInfo(free_bytes, &total);
+    if (result == cudaSuccess)
+        result = cudaFuncGetAttributes(&attributes, code_probe);
+    if (result != cudaSuccess)
+        cudaGetLastError();
+    return result;
 }
 
 int mt_cuda_describe(int index, struct mt_cuda_device_description *description, struct mt_error *error)
@@ -73,6 +96,7 @@ int mt_cuda_describe(int index, struct mt_cuda_device_description *description, 
         cudaGetLastError();
     mt_cuda_nvml_link(description->bus_id, &description->link_generation, &description->link_width);
     find_peers(index, devices, description);
+    description->unusable_for = MT_REASON_DEVICE;
     if (description->capability < LOWEST_CAPABILITY) {
         snprintf(description->unusable, sizeof description->unusable,
                  "its compute capability is %d.%d, and bf16 matrix products need 8.0 (Ampere) or later: use "
@@ -80,12 +104,10 @@ int mt_cuda_describe(int index, struct mt_cuda_device_description *description, 
                  properties.major, properties.minor);
         return 0;
     }
-    size_t total;
-    result = mt_cuda_choose(index);
-    if (result == cudaSuccess)
-        result = cudaMemGetInfo(&description->free_bytes, &total);
+    result = try_device(index, &description->free_bytes);
+    if (result == cudaErrorMemoryAllocation)
+        description->unusable_for = MT_REASON_OUT_OF_MEMORY;
     if (result != cudaSuccess) {
-        cudaGetLastError();
         const char *advice = mt_cuda_advice(result);
         snprintf(description->unusable, sizeof description->unusable, "%s%s%s", cudaGetErrorString(result),
                  *advice ? "; " : "", advice);

@@ -26,7 +26,7 @@
 /* What decides on an algorithm. Compared byte by byte, so without padding. */
 struct shape {
     uint64_t m, n, k, lda, ldb, ldc;
-    uint32_t a_alignment, b_alignment, c_alignment;
+    uint32_t a_alignment, b_alignment, c_alignment, ride_alignment;
     uint8_t transpose_a, transpose_b, bias, sums, beta, operands, result, unused[1];
 };
 
@@ -236,9 +236,12 @@ static cublasStatus_t multiply_one(struct mt_stream *stream, struct mt_cuda_prod
     shape.a_alignment = alignment_of(p->a);
     shape.b_alignment = alignment_of(p->b);
     shape.c_alignment = alignment_of(p->c);
+    /* What rides has no preference of its own: the library looks at the pointer that stands in the
+     * description when it chooses. */
     const void *rides = p->bias ? p->bias : p->a_sums;
-    if (rides && alignment_of(rides) < shape.c_alignment)
-        shape.c_alignment = alignment_of(rides);
+    shape.ride_alignment = rides ? alignment_of(rides) : 0;
+    if (rides && shape.ride_alignment < shape.c_alignment)
+        shape.c_alignment = shape.ride_alignment;
     shape.transpose_a = p->transpose_a;
     shape.transpose_b = p->transpose_b;
     shape.bias = p->bias != NULL;
@@ -315,7 +318,7 @@ int mt_cuda_multiply_and_sum(struct mt_stream *stream, const struct mt_cuda_prod
                              const char *operation)
 {
     if (!mt_cuda_parts(stream))
-        return -EIO;
+        return mt_cuda_fault_code(stream->device);
     bool alone = false;
     pthread_mutex_lock(&stream->lock);
     const int code = mt_cuda_check_blas(stream->device, multiply(stream, product, &alone), operation);

@@ -9,7 +9,7 @@
 int mt_cuda_begin(struct mt_stream *stream)
 {
     if (mt_cuda_failed(stream->device))
-        return -EIO;
+        return mt_cuda_fault_code(stream->device);
     return mt_cuda_enter(stream->device);
 }
 
@@ -25,7 +25,7 @@ float *mt_cuda_parts(struct mt_stream *stream)
         struct mt_error error;
         struct mt_cuda_scratch *scratch = mt_cuda_scratch_take(stream->device, &error);
         if (!scratch)
-            mt_cuda_fail(stream->device, "stream %s: %s", stream->name, error.message);
+            mt_cuda_fail(stream->device, error.code, "stream %s: %s", stream->name, error.message);
         else if (mt_cuda_products_use(scratch->products, stream))
             mt_cuda_scratch_give(stream->device, scratch);
         else
@@ -50,10 +50,11 @@ int mt_cuda_stream_create(struct mt_device *base, const char *name, struct mt_st
         return mt_cuda_error(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for stream %s", name);
     stream->device = device;
     snprintf(stream->name, sizeof stream->name, "%s", name);
-    if (mt_cuda_check(device, cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking),
-                      "creating a stream")) {
+    const int code = mt_cuda_made(device, cudaStreamCreateWithFlags(&stream->handle, cudaStreamNonBlocking),
+                                  "creating a stream", error);
+    if (code) {
         free(stream);
-        return mt_cuda_report(device, error);
+        return code;
     }
     pthread_mutex_init(&stream->lock, NULL);
     *stream_out = stream;
@@ -104,11 +105,12 @@ int mt_cuda_event_create(struct mt_device *base, struct mt_event **event_out, st
         return mt_cuda_error(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory for an event");
     event->device = device;
     /* Blocking: whoever waits for it sleeps and leaves its core to the updates (device.cu says more). */
-    if (mt_cuda_check(
-            device, cudaEventCreateWithFlags(&event->handle, cudaEventDisableTiming | cudaEventBlockingSync),
-            "creating an event")) {
+    const int code = mt_cuda_made(
+        device, cudaEventCreateWithFlags(&event->handle, cudaEventDisableTiming | cudaEventBlockingSync),
+        "creating an event", error);
+    if (code) {
         free(event);
-        return mt_cuda_report(device, error);
+        return code;
     }
     *event_out = event;
     return 0;

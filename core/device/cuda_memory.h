@@ -35,6 +35,14 @@ static inline size_t mt_cuda_scratch_bytes(size_t total_bytes, size_t limit_byte
            mt_cuda_handle_bytes(total_bytes, limit_bytes);
 }
 
+/* Left free beside all that, and outside of any limit: the driver brings the code of kernels to the device
+ * when they are launched first. A few hundred kernels, most of them of the libraries, of at most some hundred
+ * KiB each; a small device, which gets small products, needs fewer. */
+static inline size_t mt_cuda_code_bytes(size_t total_bytes)
+{
+    return mt_size_min((size_t)192 << 20, total_bytes / 32);
+}
+
 /* ---- attention's workspace ---- */
 
 #define MT_CUDA_ATTENTION_QUERIES 256u /* a block */

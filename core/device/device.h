@@ -19,7 +19,7 @@
  *  - Fields that are 0 or NULL are off, so structs are filled by designated initialisers and may grow.
  *  - Each call returns 0 or a negative errno for what can be seen at once (bad argument, queue full, sticky
  * error). A fault that happens later makes the device fail: each later call and every synchronisation returns
- * -EIO and last_error tells.
+ * -EIO, or -ENOMEM where the device's memory ran out, and last_error tells.
  */
 #ifndef MT_DEVICE_DEVICE_H
 #define MT_DEVICE_DEVICE_H

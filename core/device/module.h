@@ -32,10 +32,11 @@ struct mt_cuda_module_host {
 /* A device as it is listed, before it is opened. */
 struct mt_cuda_device_description {
     char name[128];
-    char id[64];        /* "cuda:0" */
-    char bus_id[32];    /* "0000:01:00.0" */
-    char unusable[512]; /* why it cannot be used, with what to do; "": it can */
-    int capability;     /* 89 for 8.9 */
+    char id[64];                 /* "cuda:0" */
+    char bus_id[32];             /* "0000:01:00.0" */
+    char unusable[512];          /* why it cannot be used, with what to do; "": it can */
+    enum mt_reason unusable_for; /* MT_REASON_DEVICE, or MT_REASON_OUT_OF_MEMORY: too little is free */
+    int capability;              /* 89 for 8.9 */
     int multiprocessors;
     int memory_bus_bits; /* of its own memory */
     int link_generation; /* PCIe, the largest that card and slot allow; 0: not known (no NVML) */
@@ -57,7 +58,7 @@ struct mt_cuda_module {
     bool simulated;     /* no real GPU behind it: for tests */
 
     /* The number of devices, usable or not. 0 with no devices; -ENODEV with a sentence where there is no
-     * driver, or one that is too old. */
+     * driver, or one that is too old; -ENOMEM where it found no memory to start. */
     int (*count)(int *devices, struct mt_error *error);
     int (*describe)(int index, struct mt_cuda_device_description *description, struct mt_error *error);
     int (*open)(int index, const struct mt_cuda_open_options *options, struct mt_device **device,

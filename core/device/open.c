@@ -95,25 +95,31 @@ static int describe(const char *name, struct mt_cuda_device_description *descrip
     int code = mt_cuda_module_load(&module, error);
     if (!code && index < 0)
         code = choose_first(module, &index, error);
-    code = code ? code : module->describe(index, description, error);
-    return !code && description->unusable[0]
-               ? mt_error_set(error, -ENODEV, MT_REASON_DEVICE, "%s (%s) cannot be used: %s", description->id,
-                              description->name, description->unusable)
-               : code;
+    return code ? code : module->describe(index, description, error);
 }
 
 int mt_device_check(const char *name, struct mt_error *error)
 {
     struct mt_cuda_device_description description;
-    return names_gpu(name) ? describe(name, &description, error) : 0;
+    if (!names_gpu(name))
+        return 0;
+    const int code = describe(name, &description, error);
+    if (code || !description.unusable[0])
+        return code;
+    return mt_error_set(error, description.unusable_for == MT_REASON_OUT_OF_MEMORY ? -ENOMEM : -ENODEV,
+                        description.unusable_for, "%s (%s) cannot be used: %s", description.id,
+                        description.name, description.unusable);
 }
 
+/* Also of one whose memory is full now: by another job, perhaps, after which this one comes. */
 size_t mt_device_gpu_bytes(const char *name)
 {
     struct mt_cuda_device_description description;
-    if (!names_gpu(name) && strcmp(name, "auto") != 0)
+    if ((!names_gpu(name) && strcmp(name, "auto") != 0) || describe(name, &description, NULL))
         return 0;
-    return describe(name, &description, NULL) ? 0 : description.total_bytes;
+    return !description.unusable[0] || description.unusable_for == MT_REASON_OUT_OF_MEMORY
+               ? description.total_bytes
+               : 0;
 }
 
 int mt_device_open(const char *name, const struct mt_device_options *options, struct mt_device **device,

@@ -33,7 +33,8 @@ int mt_device_open(const char *name, const struct mt_device_options *options, st
 /* Whether the GPU that the name asks for is there and can be used, before work is done that needs it; names
  * that ask for none are well. Errors as above. */
 int mt_device_check(const char *name, struct mt_error *error);
-/* The memory of the GPU that would be opened by this name; 0: that would be none, or fail. */
+/* The memory of the GPU that would be opened by this name, whether or not it is full now; 0: that would be
+ * none, or fail. */
 size_t mt_device_gpu_bytes(const char *name);
 static inline void mt_device_close(struct mt_device *device)
 {

@@ -7,7 +7,8 @@ int mt_device_report(struct mt_device *device, int code, struct mt_error *error)
 {
     const char *fault = device->api->last_error(device);
     if (fault && *fault)
-        return mt_error_set(error, code, MT_REASON_DEVICE, "%s", fault);
+        return mt_error_set(error, code, code == -ENOMEM ? MT_REASON_OUT_OF_MEMORY : MT_REASON_DEVICE, "%s",
+                            fault);
     if (code == -ENOMEM)
         return mt_error_set(error, code, MT_REASON_OUT_OF_MEMORY, "out of memory");
     return mt_error_set(error, code, MT_REASON_DEVICE, "the device refused an operation: %s",

@@ -145,7 +145,7 @@ int mt_cuda_embedding_backward(struct mt_stream *stream, const struct mt_embeddi
         return code;
     uint64_t *keys = reinterpret_cast<uint64_t *>(mt_cuda_parts(stream));
     if (!keys)
-        return -EIO;
+        return mt_cuda_fault_code(stream->device);
     for (size_t place = 0; place < a->tokens; place += MOST)
         add_piece(stream, a, keys, place, static_cast<unsigned>(mt_size_min(MOST, a->tokens - place)));
     return mt_cuda_end(stream, "embedding_backward");

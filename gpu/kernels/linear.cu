@@ -160,10 +160,10 @@ static int bias_gradient(struct mt_stream *stream, const struct mt_linear_backwa
 {
     float *parts = mt_cuda_parts(stream);
     if (!parts)
-        return -EIO;
+        return mt_cuda_fault_code(stream->device);
     const struct mt_cut cut = mt_cuda_cut_columns(a->tokens, 1, a->out_features, PARTS, LEAST);
     if (!cut.parts) {
-        mt_cuda_fail(stream->device, "linear_backward_weight: a bias of %zu columns is too long",
+        mt_cuda_fail(stream->device, -EIO, "linear_backward_weight: a bias of %zu columns is too long",
                      a->out_features);
         return -EIO;
     }
@@ -203,7 +203,7 @@ static int weight_gradient(struct mt_stream *stream, const struct mt_linear_back
         return mt_cuda_multiply(stream, &product, "linear_backward_weight");
     float *parts = mt_cuda_parts(stream);
     if (!parts)
-        return -EIO;
+        return mt_cuda_fault_code(stream->device);
     const bool direct = !a->accumulate && reinterpret_cast<uintptr_t>(a->dbias) % 16 == 0;
     const bool room = a->out_features <= MT_CUDA_PARTS_BYTES / sizeof(float);
     bool sums_left = true;

@@ -205,12 +205,12 @@ static int weight_gradient(struct mt_stream *stream, const struct mt_rms_norm_ba
 {
     float *parts = mt_cuda_parts(stream);
     if (!parts)
-        return -EIO;
+        return mt_cuda_fault_code(stream->device);
     const size_t own = a->weight_per_group ? a->groups * a->cols : a->cols;
     const size_t vectors = a->weight_per_group ? a->rows : a->rows * a->groups;
     const struct mt_cut cut = mt_cuda_cut_columns(vectors, 2, own, PARTS, LEAST);
     if (!cut.parts || (a->weight_per_group && a->groups > 65535)) {
-        mt_cuda_fail(stream->device, "rms_norm_backward: a weight of %zu elements is too long", own);
+        mt_cuda_fail(stream->device, -EIO, "rms_norm_backward: a weight of %zu elements is too long", own);
         return -EIO;
     }
     mt_cuda_dispatch(a->dtype, packs, [&](auto kind) {

@@ -42,7 +42,7 @@ int mt_cuda_sum_squares(struct mt_stream *stream, const struct mt_sum_squares_ar
         return code;
     double *parts = reinterpret_cast<double *>(mt_cuda_parts(stream));
     if (!parts)
-        return -EIO;
+        return mt_cuda_fault_code(stream->device);
     const struct mt_cut cut = mt_cuda_cut(a->count, PARTS, LEAST, 4);
     if (cut.parts) {
         const dim3 grid(static_cast<unsigned>(cut.parts)), threads(MT_PARTS_THREADS);

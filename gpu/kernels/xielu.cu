@@ -132,7 +132,7 @@ template <typename T> static int run(struct mt_stream *stream, const struct mt_x
     if (a->dy) {
         o.parts = reinterpret_cast<double *>(mt_cuda_parts(stream));
         if (!o.parts)
-            return -EIO;
+            return mt_cuda_fault_code(stream->device);
     }
     const bool packs = mt_cuda_packs(a->dtype, {{a->x, 0}, {a->dy, 0}, {a->dx, 0}});
     const dim3 grid(static_cast<unsigned>(o.cut.parts)), threads(MT_PARTS_THREADS);

@@ -2,6 +2,7 @@
 """Whole jobs by `device: cuda` on the simulated CUDA device: learning, same bits, what is said when the device fails,
 is full, is missing or too old.
 time limit: 400 s"""
+import json
 import os
 import shutil
 import subprocess
@@ -83,6 +84,23 @@ def a_full_device_is_told_in_numbers_before_the_first_step():
 
 
 @case
+def memory_that_ends_while_the_device_is_set_up_is_out_of_memory():
+    with Folder() as folder:
+        for what, part in (("cudaInitDevice:1-", "cannot be used"), ("cublasCreate:1-", "opening cuBLAS failed"),
+                           ("cudaStreamCreate:2-", "creating a stream failed"),
+                           ("cudaEventCreate:3-", "creating an event failed"), ("launch:20:2", "failed: out of memory")):
+            job_folder = folder / what.partition(":")[0]
+            os.mkdir(job_folder)
+            with open(os.path.join(job_folder, "job.json"), "w") as file:
+                json.dump(job(folder, steps=2), file)
+            done = subprocess.run([WORKER, "--task", "train", "--job-dir", job_folder], env=simulated(FAIL=what),
+                                  capture_output=True, text=True, timeout=120)
+            said = done.stdout + done.stderr
+            equal(done.returncode, 70)
+            assert part in said and "memory" in said, (what, said[-800:])
+
+
+@case
 def host_memory_that_cannot_be_pinned_is_told_once_and_works():
     with Folder() as folder:
         folder.train(job(folder, steps=3), "run", env=simulated(PINNED_LIMIT="4K", PAGEABLE="copy"))
@@ -122,6 +140,17 @@ def a_device_without_bf16_products_is_named_and_refused():
     with Folder() as folder:
         said = folder.train(job(folder, steps=2), "run", env=simulated(CAPABILITY=75), code=70)
         assert "compute capability is 7.5" in said and "8.0" in said, said[-800:]
+
+
+@case
+def a_module_without_code_for_the_gpu_is_told_and_auto_takes_the_cpu():
+    with Folder() as folder:
+        environment = simulated(CODE=90, CAPABILITY=86)
+        said = folder.train(job(folder, steps=2), "cuda", env=environment, code=70)
+        assert "no code for this GPU" in said and "CUDA_ARCHS" in said, said[-800:]
+        folder.train(job(folder, "auto", steps=2), "auto", env=environment)
+        told = [line for line in log_lines(folder / "auto") if "device auto takes the CPU" in line]
+        assert len(told) == 1 and "no code for this GPU" in told[0], told
 
 
 @case

@@ -291,10 +291,49 @@ static void a_matrix_may_be_stored_input_first(void **state)
     on_every_device(stored_the_other_way);
 }
 
+/* A library that chose its way for the first bias must not take it for the next one, which lies elsewhere. */
+static void biases_of_one_shape(struct rig *rig, enum mt_dtype dtype)
+{
+    enum { TOKENS = 24, IN = 16, OUT = 8, SHIFT = 4 };
+    struct tensor x = tensor_random(rig, dtype, (size_t)TOKENS * IN, 1, 1);
+    struct tensor w = tensor_random(rig, dtype, (size_t)OUT * IN, 0.25, 2);
+    struct tensor bias = tensor_random(rig, dtype, OUT + SHIFT, 1, 3);
+    struct tensor y = tensor_random(rig, dtype, (size_t)TOKENS * OUT + SHIFT, 1, 4);
+    double *want = malloc(y.count * sizeof *want);
+    const size_t shift = SHIFT * mt_dtype_bytes(dtype);
+    memcpy(want, y.v, y.count * sizeof *want);
+    for (size_t round = 0; round < 2; round++) {
+        const struct mt_linear_args args = {.x = x.at,
+                                            .weight = w.at,
+                                            .bias = (char *)bias.at + round * shift,
+                                            .y = (char *)y.at + shift,
+                                            .tokens = TOKENS,
+                                            .in_features = IN,
+                                            .out_features = OUT,
+                                            .dtype = dtype};
+        struct problem p = {TOKENS, IN,   OUT,         IN, OUT, x.v, w.v, bias.v + round * SHIFT,
+                            NULL,   NULL, want + SHIFT};
+        assert_int_equal(rig->api->linear(rig->stream, &args), 0);
+        reference(&p);
+        expect_close(&y, want, tolerance_of(dtype));
+    }
+    free(want);
+    struct tensor *all[] = {&x, &w, &bias, &y};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        tensor_free(all[i]);
+}
+
+static void a_bias_may_lie_anywhere(void **state)
+{
+    (void)state;
+    on_every_device(biases_of_one_shape);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_matrix_may_be_stored_input_first),
+        cmocka_unit_test(a_bias_may_lie_anywhere),
         cmocka_unit_test(linear_and_its_gradients_agree_with_fp64),
         cmocka_unit_test(tiles_fit_together),
         cmocka_unit_test(bits_do_not_depend_on_threads),
