@@ -4,21 +4,29 @@
 #   make CUDA_ARCHS='80 89'    code for these compute capabilities
 #   make gpu-all               code for all from 8.0 on, and PTX for later ones
 #
+# Code for a capability runs on those of the same first number and the same or a higher second one, PTX on all that
+# come after: so 8.7 has that of 8.6, 10.3 that of 10.0 and 12.1 that of 12.0.
+#
 # One object a source, compiled in parallel. The module needs the machine's cuBLAS and driver; NCCL and NVML are looked
 # for at run time.
 
-gpu_all_archs := 80 86 89 90 100 120
-gpu_archs_here := $(sort $(subst .,,$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
-                    grep -E '^[0-9]+\.[0-9]+$$')))
-CUDA_ARCHS ?= $(or $(gpu_archs_here),80 90)
+gpu_archs_here := $(subst .,,$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
+                    grep -E '^[0-9]+\.[0-9]+$$' | sort -Vu))
+# What this nvcc can compile for, but what the module refuses.
+gpu_known_archs = $(patsubst sm_%,%,$(filter-out sm_5% sm_6% sm_7%,$(filter sm_%,$(shell $(NVCC) --list-gpu-code))))
+gpu_all_archs   = $(filter 80 86 89 90 100 110 120,$(gpu_known_archs))
+ifeq ($(origin CUDA_ARCHS),undefined)
+CUDA_ARCHS := $(or $(if $(gpu_archs_here),$(filter $(gpu_known_archs),$(gpu_archs_here))),80 90)
+endif
 
 cuda_module  := $(BUILD)/megatrain-cuda.so
 gpu_sources  := $(sort $(wildcard gpu/*.cu gpu/kernels/*.cu))
 gpu_objects  := $(patsubst %.cu,$(BUILD)/obj/%.o,$(gpu_sources))
 cuda_folder  := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 # PTX of the newest goes with it: a later GPU compiles that when it first meets it.
+gpu_newest   := $(lastword $(shell printf '%s\n' $(CUDA_ARCHS) | sort -V))
 gpu_code     := $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch)) \
-                -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
+                -gencode arch=compute_$(gpu_newest),code=compute_$(gpu_newest)
 comma        := ,
 # -Wconversion also complains of the toolkit's own headers.
 gpu_warnings := -Wall,-Wextra,-Wshadow$(if $(WERROR),$(comma)-Werror)
