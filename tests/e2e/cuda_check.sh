@@ -38,6 +38,10 @@ CUDASIM_DEVICES=0 tests/gpu/check.sh --tiny >"$work/said" 2>&1
 [ $? = 1 ] && grep -q 'no GPU is visible' "$work/said" && tail -n 1 "$work/said" | grep -q 'no CUDA device that can be used'
 say "without a GPU the checks end at once and say why" $? "$work/said"
 
+CUDASIM_MEMORY=16M MEGATRAIN_CUDA_MODULE=$build/megatrain-cudasim.so "$build/tests/gpu/figures" --tiny --part steps >"$work/said" 2>&1 &&
+    grep -q '| tiny | not run: .*memory of cuda:0' "$work/said"
+say "the figure of a step that the GPU has no room for is left out, with the numbers" $? "$work/said"
+
 # The kernels that stand in the sources, and those that the sanitized tests launch.
 grep -o '__global__ void [A-Za-z0-9_]*' gpu/kernels/*.cu | sed 's/:__global__ void /: /' | sort -u >"$work/kernels"
 sed 's/: (*\([A-Za-z0-9_]*\).*/: \1/' "$work/launched" | sort -u >"$work/seen"
@@ -54,9 +58,10 @@ finds() {
 finds 'echo "========= Invalid __global__ write of size 4 bytes"; echo "=========     at add_kernel+0x50 in add.cu:21"; "$@"; exit 9' \
     '\*\*FAILED\*\*: see its report' 1 && grep -q 'add_kernel' "$work/said" &&
     finds 'exit 3' '\*\*FAILED\*\* (3)' 1 &&
-    finds 'echo "ok 1 - libraries_are_opened_and_counted_with_the_device"; sleep 30' \
+    began=$SECONDS && # with one that takes no SIGTERM, as who waits for a GPU that hangs
+    finds 'echo "ok 1 - libraries_are_opened_and_counted_with_the_device"; trap "" TERM; sleep 400' \
         'nothing reported in 6 s; left out: .*what_a_device_is_or_lacks_is_told_at_the_start, who_waits' 0 \
-        MT_CHECK_SANITIZED_SECONDS=6 MT_CHECK_SLOWNESS=1
+        MT_CHECK_SANITIZED_SECONDS=6 MT_CHECK_SLOWNESS=1 && [ $((SECONDS - began)) -lt 300 ]
 say "what a sanitizer finds fails the checks, and what it had no time for is told" $? "$work/said"
 
 if [ -e "$build/megatrain-cuda.so" ]; then # there is nvcc

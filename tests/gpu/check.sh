@@ -91,6 +91,9 @@ failed=0
 
 left() { echo $((limit_seconds - (SECONDS - start))); }
 
+# A program that waits for a GPU that hangs takes no SIGTERM: it is killed.
+limited() { timeout -k 5 "$@"; }
+
 # check NAME LIMIT COMMAND...: a line of the table; at most LIMIT seconds, and never past the end.
 check() {
     local name=$1 limit=$(($2 * slowness)) code began=$SECONDS seconds
@@ -98,7 +101,7 @@ check() {
     seconds=$(left)
     [ "$seconds" -gt 5 ] || { echo "| $name | not run: no time left | |"; failed=1; return; }
     [ "$seconds" -lt "$limit" ] && limit=$seconds
-    timeout "$limit" "$@" >"$work/out" 2>&1
+    limited "$limit" "$@" >"$work/out" 2>&1
     code=$?
     if [ $code = 0 ]; then
         echo "| $name | passed | $((SECONDS - began)) s |"
@@ -152,7 +155,7 @@ sanitize() {
     name="$name $tool, ${2#test_}"
     [ "$limit" -gt 5 ] || { echo "| $name | not run: no time left | |"; failed=1; return; }
     unit_command "$2"
-    CMOCKA_MESSAGE_OUTPUT=TAP timeout "$limit" compute-sanitizer --tool "$tool" --error-exitcode 9 --report-api-errors no \
+    CMOCKA_MESSAGE_OUTPUT=TAP limited "$limit" compute-sanitizer --tool "$tool" --error-exitcode 9 --report-api-errors no \
         --target-processes all "${command[@]}" >"$log" 2>&1
     code=$?
     cases=$(sed -n 's/^\(not \)*ok [0-9]* - //p' "$work/cases-$2" 2>/dev/null)
@@ -162,7 +165,7 @@ sanitize() {
         result="**FAILED**: a test failed"
     elif grep -vE 'Host Frame' "$log" | grep -qE '^=+ .*\.(cu|h):[0-9]+' || { [ $code = 9 ] && [ "$tool" != racecheck ]; }; then
         result="**FAILED**: see its report below"
-    elif [ $code = 124 ]; then
+    elif [ $code = 124 ] || [ $code = 137 ]; then # its time was up
         result="nothing reported in $limit s; left out: ${missing:-not known}"
     elif [ $code = 9 ]; then
         result="passed; what it reports is in kernels of cuBLAS alone"
@@ -236,7 +239,7 @@ sanitizers() {
 figures() {
     echo
     for part in bus operations steps; do
-        timeout "$(($(left) > 5 ? $(left) : 5))" "$build/tests/gpu/figures" $tiny --part $part >"$work/out" 2>"$work/errors"
+        limited "$(($(left) > 5 ? $(left) : 5))" "$build/tests/gpu/figures" $tiny --part $part >"$work/out" 2>"$work/errors"
         code=$?
         cat "$work/out"
         [ $code = 0 ] || { failed=1; echo "**FAILED** ($code): $(tail -n 3 "$work/errors")"; }
