@@ -52,6 +52,33 @@ static void a_barrier_waits_for_the_whole_block(void **)
             assert_int_equal(f.host[block * n + i], block * n + (i + rounds) % n + rounds);
 }
 
+/* Of this process, now. */
+static size_t resident_bytes(void)
+{
+    size_t pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%*u %zu", &pages), 1);
+    fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Also what a sanitizer keeps for each of them. */
+static void threads_that_waited_leave_no_memory_behind(void **)
+{
+    size_t before = 0;
+    for (int round = 0; round < 30; round++) {
+        if (round == 5)
+            before = resident_bytes();
+        fixture<int> f(193);
+        GOOD(cudaMemsetAsync(f.device, 0, f.count * sizeof(int), f.stream));
+        MT_LAUNCH(rotate, 1, 193, 0, f.stream, f.device, 3);
+        f.pull();
+    }
+    const size_t after = resident_bytes();
+    assert_true(after < before + ((size_t)16 << 20));
+}
+
 static __global__ void leave_early(int *values)
 {
     MT_SHARED(int, sum, );
@@ -310,6 +337,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_thread_of_each_block_runs_once),
         cmocka_unit_test(a_barrier_waits_for_the_whole_block),
+        cmocka_unit_test(threads_that_waited_leave_no_memory_behind),
         cmocka_unit_test(a_barrier_does_not_wait_for_threads_that_ended),
         cmocka_unit_test(barriers_count_votes),
         cmocka_unit_test(lanes_exchange_values),
