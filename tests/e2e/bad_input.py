@@ -207,6 +207,7 @@ def a_model_that_is_missing_or_damaged_is_refused():
 
         def model(name, damage=None):
             shutil.copytree(whole, os.path.join(models, name))
+            os.unlink(os.path.join(models, name, "megatrain/manifest.json"))  # which would tell of any damage
             if damage:
                 damage(os.path.join(models, name))
             document["model"] = {"path": name}
