@@ -8,6 +8,7 @@
 #include "core/text/bytes.h"
 #include "core/text/gguf_tokenizer.h"
 #include "core/text/json_tokenizer.h"
+#include "core/text/merges_tokenizer.h"
 #include "core/text/sentencepiece_tokenizer.h"
 #include "core/text/tiktoken.h"
 
@@ -83,6 +84,10 @@ int mt_tokenizer_load(const char *folder, struct mt_tokenizer **tokenizer, struc
         if (model && mt_path_exists(model))
             return load_model(folder, models[i], model, tokenizer, error);
     }
+    mt_autofree char *vocab = mt_path_join(folder, "vocab.json");
+    mt_autofree char *merges = mt_path_join(folder, "merges.txt");
+    if (vocab && merges && mt_path_exists(vocab) && mt_path_exists(merges))
+        return mt_merges_tokenizer_load(folder, tokenizer, error);
     static const char *const others[] = {"vocab.json", "vocab.txt", "tekken.json"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         mt_autofree char *other = mt_path_join(folder, others[i]);

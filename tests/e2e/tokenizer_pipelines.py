@@ -137,12 +137,13 @@ def document(model, normalizer, pre_tokenizer, decoder, changes):
             "pre_tokenizer": pre_tokenizer, "post_processor": around, "decoder": decoder, "model": {**model, **changes}}
 
 
-def compare(folder, whole, data, decodes=True):
-    """Nothing, or where a text has other ids, or ids another text."""
+def compare(folder, whole, data, written=True):
+    """Nothing, or where a text has other ids, or ids another text. Not `written`: the folder has other files for it."""
     from tokenizers import Tokenizer
     library = Tokenizer.from_str(json.dumps(whole))
-    with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as file:
-        json.dump(whole, file)
+    if written:
+        with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as file:
+            json.dump(whole, file)
     done, back = consumers.tokenize_lines(folder, data, "special"), consumers.tokenize_lines(folder, data, "special", "decode").stdout
     if done.returncode:
         return done.stderr.decode(errors="replace").strip()
@@ -152,9 +153,30 @@ def compare(folder, whole, data, decodes=True):
             return f"{one.decode()!r} gives {line} instead of {ids}"
         length, back = back.split(b"\n", 1)
         text, back = back[:int(length)].decode(errors="replace"), back[int(length) + 1:]
-        if decodes and text != library.decode(ids, skip_special_tokens=False):
+        if text != library.decode(ids, skip_special_tokens=False):
             return f"{ids} gives {text!r} instead of {library.decode(ids, skip_special_tokens=False)!r}"
     return None
+
+
+def check_merges(folder):
+    """A folder of vocab.json and merges.txt, as OPT's are, is what a tokenizer.json of its parts would be."""
+    os.remove(os.path.join(folder, "tokenizer.json"))
+    model = model_of("gpt2")
+    vocab = {**model["vocab"], "</s>": len(model["vocab"]), "<pad>": len(model["vocab"]) + 1}
+    files = {"vocab.json": json.dumps(vocab), "merges.txt": "#version: 0.2\n" + "\n".join(map(" ".join, model["merges"])) + "\n",
+             "tokenizer_config.json": json.dumps({"tokenizer_class": "GPT2Tokenizer", "add_bos_token": True, "bos_token": "</s>",
+                                                  "eos_token": "</s>", "unk_token": "</s>", "pad_token": {"content": "<pad>"}})}
+    for name, text in files.items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    whole = document({**model, "vocab": vocab}, None, byte_level(regex=True), BYTES, {})
+    whole["added_tokens"] = [{**one, "content": text, "id": vocab[text], "normalized": False, "special": True}
+                             for one, text in zip(whole["added_tokens"], ["</s>", "<pad>"])]
+    around = {"id": "</s>", "type_id": 0}
+    whole["post_processor"]["single"][0]["SpecialToken"] = around
+    whole["post_processor"]["special_tokens"] = {"</s>": {"id": "</s>", "ids": [vocab["</s>"]], "tokens": ["</s>"]}}
+    r = random.Random("merges")
+    return compare(folder, whole, [texts.random_text(r, ["</s>", "<pad>"]).encode() for _ in range(COUNT)], written=False)
 
 
 def main():
@@ -178,6 +200,7 @@ def main():
             why = compare(folder, document(model, found, cut(), BYTES, {}), data)
             failed += [f"{pattern}: {why}"] if why else []
         report(f"{len(PATTERNS)} patterns", "; ".join(failed))
+        report(f"{COUNT} texts, vocab.json and merges.txt", check_merges(folder))
 
 
 main()

@@ -587,6 +587,59 @@ static void damaged_parts_are_refused(void **state)
         "not in the vocabulary");
 }
 
+static void write_text(void **state, const char *name, const char *text)
+{
+    struct mt_error error = {0};
+    mt_assert_ok(mt_file_write_atomic(mt_test_path(state, name), text, strlen(text), 0666, &error), &error);
+}
+
+static void assert_folder_refused(void **state, const char *why)
+{
+    struct mt_test_folder *folder = *state;
+    struct mt_error error = {0};
+    struct mt_tokenizer *tokenizer;
+    assert_true(mt_tokenizer_load(folder->path, &tokenizer, &error) < 0);
+    assert_null(tokenizer);
+    assert_int_equal(error.reason, MT_REASON_BAD_MODEL);
+    mt_assert_mentions(error.message, why);
+}
+
+/* vocab.json and merges.txt without a tokenizer.json. */
+static void a_vocabulary_and_its_merges_are_a_tokenizer(void **state)
+{
+    struct mt_test_folder *folder = *state;
+    struct mt_error error = {0};
+    write_text(state, "vocab.json", "{\"a\": 0, \"b\": 1, \"ab\": 2, \"<|endoftext|>\": 3}");
+    assert_folder_refused(state, "vocab.json");
+    write_text(state, "merges.txt", "#version: 0.2\r\na b\r\n");
+    struct mt_tokenizer *tokenizer = load(folder->path);
+    struct mt_ids ids = {0};
+    mt_assert_ok(mt_tokenizer_encode(tokenizer, "aba<|endoftext|>", 16, true, &ids, &error), &error);
+    assert_int_equal(ids.count, 3);
+    assert_int_equal(ids.data[0], 2);
+    assert_int_equal(ids.data[2], 3);
+    assert_int_equal(mt_tokenizer_begin(tokenizer), 3);
+    assert_int_equal(mt_tokenizer_end(tokenizer), 3);
+    char other[65];
+    snprintf(other, sizeof other, "%s", mt_tokenizer_fingerprint(tokenizer));
+    mt_tokenizer_free(tokenizer);
+    write_text(state, "merges.txt", "");
+    tokenizer = load(folder->path);
+    assert_string_not_equal(mt_tokenizer_fingerprint(tokenizer), other);
+    mt_tokenizer_free(tokenizer);
+    mt_ids_free(&ids);
+
+    write_text(state, "merges.txt", "a c\n");
+    assert_folder_refused(state, "merge");
+    write_text(state, "merges.txt", "\xff\n");
+    assert_folder_refused(state, "line 1 of merges.txt is not UTF-8");
+    write_text(state, "merges.txt", "a b\n");
+    write_text(state, "vocab.json", "[]");
+    assert_folder_refused(state, "no object of tokens");
+    write_text(state, "tokenizer_config.json", "{\"tokenizer_class\": \"BertTokenizer\"}");
+    assert_folder_refused(state, "BertTokenizer");
+}
+
 /* Patterns that PCRE2 alone would read otherwise: where they match, by numbers of bytes. */
 static void patterns_are_read_as_oniguruma_reads_them(void **state)
 {
@@ -694,6 +747,7 @@ int main(void)
         cmocka_unit_test(a_pattern_of_any_length_is_refused_at_once),
         mt_test_in_folder(what_is_not_supported_yet_is_named),
         mt_test_in_folder(damaged_parts_are_refused),
+        mt_test_in_folder(a_vocabulary_and_its_merges_are_a_tokenizer),
         cmocka_unit_test(patterns_are_read_as_oniguruma_reads_them),
         cmocka_unit_test(a_pattern_without_end_is_stopped),
     };
