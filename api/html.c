@@ -3,6 +3,7 @@
 
 #include "core/base/sha256.h"
 #include "core/base/size.h"
+#include "core/base/time.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -100,18 +101,13 @@ void mt_html_number(struct mt_text *text, const json_t *value)
         mt_text_puts(text, "\xe2\x80\x93");
 }
 
-void mt_html_seconds(struct mt_text *text, double seconds)
+void mt_html_seconds(struct mt_text *text, const json_t *seconds)
 {
-    if (!(seconds >= 0 && seconds < 1e9))
-        mt_text_puts(text, "\xe2\x80\x93");
-    else if (seconds < 60)
-        mt_text_printf(text, "%.0f s", seconds);
-    else if (seconds < 3600)
-        mt_text_printf(text, "%.0f min %02.0f s", floor(seconds / 60), floor(fmod(seconds, 60)));
-    else if (seconds < 48 * 3600)
-        mt_text_printf(text, "%.0f h %02.0f min", floor(seconds / 3600), floor(fmod(seconds, 3600) / 60));
+    char shown[MT_TIME_TEXT_BYTES];
+    if (json_is_number(seconds) && json_number_value(seconds) >= 0)
+        mt_text_puts(text, mt_time_duration(json_number_value(seconds), shown));
     else
-        mt_text_printf(text, "%.0f d %.0f h", floor(seconds / 86400), floor(fmod(seconds, 86400) / 3600));
+        mt_text_puts(text, "\xe2\x80\x93");
 }
 
 void mt_html_bytes(struct mt_text *text, const json_t *bytes)
@@ -121,6 +117,14 @@ void mt_html_bytes(struct mt_text *text, const json_t *bytes)
         mt_text_puts(text, mt_size_format((size_t)json_integer_value(bytes), shown, sizeof shown));
     else
         mt_text_puts(text, "\xe2\x80\x93");
+}
+
+void mt_html_fact(struct mt_text *text, const char *name,
+                  void (*write)(struct mt_text *text, const json_t *value), const json_t *value)
+{
+    mt_text_printf(text, "<div><dt>%s<dd>", name);
+    write(text, value);
+    mt_text_puts(text, "</div>\n");
 }
 
 void mt_html_state(struct mt_text *text, const json_t *job)

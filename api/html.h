@@ -16,12 +16,15 @@ void mt_html_reply(struct mt_request *request, struct mt_text *text);
 void mt_html_words(struct mt_text *text, const json_t *words);
 /* Four significant digits or whole, from 1000 on; an integer whole; "–" where there is none. */
 void mt_html_number(struct mt_text *text, const json_t *value);
-/* "3 h 12 min" */
-void mt_html_seconds(struct mt_text *text, double seconds);
+/* "3 h 12 min"; "–" where there is none. */
+void mt_html_seconds(struct mt_text *text, const json_t *seconds);
 /* "2026-01-31 12:00:00" of an RFC 3339 date */
 void mt_html_time(struct mt_text *text, const json_t *time);
 /* "1.5 GiB" */
 void mt_html_bytes(struct mt_text *text, const json_t *bytes);
+/* A row of a <dl>: the name, and the value as `write`, one of those above, puts it. */
+void mt_html_fact(struct mt_text *text, const char *name,
+                  void (*write)(struct mt_text *text, const json_t *value), const json_t *value);
 /* A state, with its colour. */
 void mt_html_state(struct mt_text *text, const json_t *job);
 /* A bar and "step of steps". */

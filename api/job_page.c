@@ -20,69 +20,43 @@ static bool is_one_of(const json_t *job, const char *states)
     return state && strstr(states, state);
 }
 
-static void fact_begin(struct mt_text *text, const char *name)
-{
-    mt_text_printf(text, "<div><dt>%s<dd>", name);
-}
-
-static void number_fact(struct mt_text *text, const json_t *progress, const char *key, const char *name)
-{
-    const json_t *value = json_object_get(progress, key);
-    if (!json_is_number(value))
-        return;
-    fact_begin(text, name);
-    mt_html_number(text, value);
-    mt_text_puts(text, "</div>\n");
-}
-
-static void words_fact(struct mt_text *text, const json_t *object, const char *key, const char *name)
+/* What is not there is not shown. */
+static void fact(struct mt_text *text, const json_t *object, const char *key, const char *name,
+                 void (*write)(struct mt_text *text, const json_t *value))
 {
     const json_t *value = json_object_get(object, key);
-    if (!json_is_string(value))
-        return;
-    fact_begin(text, name);
-    mt_html_words(text, value);
-    mt_text_puts(text, "</div>\n");
-}
-
-static void time_fact(struct mt_text *text, const json_t *job, const char *key, const char *name)
-{
-    const json_t *value = json_object_get(job, key);
-    if (!json_is_string(value))
-        return;
-    fact_begin(text, name);
-    mt_html_time(text, value);
-    mt_text_puts(text, "</div>\n");
+    if (value && !json_is_null(value))
+        mt_html_fact(text, name, write, value);
 }
 
 static void facts(struct mt_text *text, const json_t *job)
 {
-    const json_t *progress = json_object_get(job, "progress"),
-                 *eta = json_object_get(progress, "eta_seconds");
+    static const struct {
+        const char *key, *name;
+    } numbers[] = {{"loss", "loss"},
+                   {"val_loss", "validation loss"},
+                   {"learning_rate", "learning rate"},
+                   {"grad_norm", "gradient norm"},
+                   {"epoch", "epoch"},
+                   {"tokens_per_second", "tokens/s"},
+                   {"step_seconds", "seconds a step"},
+                   {"trained_tokens", "tokens trained"},
+                   {"skipped_steps", "steps skipped"}};
+    const json_t *progress = json_object_get(job, "progress");
     mt_text_puts(text, "<div class=card>");
     mt_html_progress(text, job);
     mt_text_puts(text, "<dl>");
-    words_fact(text, progress, "phase", "phase");
-    if (json_is_number(eta) && is_one_of(job, "running starting")) {
-        fact_begin(text, "left");
-        mt_html_seconds(text, json_number_value(eta));
-        mt_text_puts(text, "</div>");
-    }
-    number_fact(text, progress, "loss", "loss");
-    number_fact(text, progress, "val_loss", "validation loss");
-    number_fact(text, progress, "learning_rate", "learning rate");
-    number_fact(text, progress, "grad_norm", "gradient norm");
-    number_fact(text, progress, "epoch", "epoch");
-    number_fact(text, progress, "tokens_per_second", "tokens/s");
-    number_fact(text, progress, "step_seconds", "seconds a step");
-    number_fact(text, progress, "trained_tokens", "tokens trained");
-    number_fact(text, progress, "skipped_steps", "steps skipped");
-    words_fact(text, job, "device", "device");
-    number_fact(text, job, "attempt", "attempt");
-    number_fact(text, job, "priority", "priority");
-    time_fact(text, job, "created_at", "created (UTC)");
-    time_fact(text, job, "started_at", "started");
-    time_fact(text, job, "finished_at", "ended");
+    fact(text, progress, "phase", "phase", mt_html_words);
+    if (is_one_of(job, "running starting"))
+        fact(text, progress, "eta_seconds", "left", mt_html_seconds);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        fact(text, progress, numbers[i].key, numbers[i].name, mt_html_number);
+    fact(text, job, "device", "device", mt_html_words);
+    fact(text, job, "attempt", "attempt", mt_html_number);
+    fact(text, job, "priority", "priority", mt_html_number);
+    fact(text, job, "created_at", "created (UTC)", mt_html_time);
+    fact(text, job, "started_at", "started", mt_html_time);
+    fact(text, job, "finished_at", "ended", mt_html_time);
     mt_text_puts(text, "</dl></div>\n");
 }
 

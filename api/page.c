@@ -57,13 +57,6 @@ static void choices(struct mt_text *text, const json_t *snapshot, const char *ch
     mt_text_puts(text, "</nav>\n");
 }
 
-static void fact(struct mt_text *text, const char *name, const json_t *value)
-{
-    mt_text_printf(text, "<div><dt>%s<dd>", name);
-    mt_html_number(text, value);
-    mt_text_puts(text, "</div>");
-}
-
 static void name_link(struct mt_text *text, const json_t *job)
 {
     const json_t *name = json_object_get(job, "name"), *id = json_object_get(job, "id");
@@ -84,12 +77,10 @@ static void running_card(struct mt_text *text, const json_t *job)
     mt_text_puts(text, "<br>");
     mt_html_progress(text, job);
     mt_text_puts(text, "<dl>");
-    fact(text, "loss", json_object_get(progress, "loss"));
-    fact(text, "tokens/s", json_object_get(progress, "tokens_per_second"));
-    mt_text_puts(text, "<div><dt>left<dd>");
-    const json_t *eta = json_object_get(progress, "eta_seconds");
-    mt_html_seconds(text, json_is_number(eta) ? json_number_value(eta) : -1);
-    mt_text_puts(text, "</div></dl></div>\n");
+    mt_html_fact(text, "loss", mt_html_number, json_object_get(progress, "loss"));
+    mt_html_fact(text, "tokens/s", mt_html_number, json_object_get(progress, "tokens_per_second"));
+    mt_html_fact(text, "left", mt_html_seconds, json_object_get(progress, "eta_seconds"));
+    mt_text_puts(text, "</dl></div>\n");
 }
 
 static void job_row(struct mt_text *text, const json_t *job)

@@ -1,6 +1,7 @@
 /* Clocks: see time.h. */
 #include "core/base/time.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -33,5 +34,21 @@ const char *mt_time_format(int64_t unix_microseconds, char text[MT_TIME_TEXT_BYT
         return text;
     }
     snprintf(text, MT_TIME_TEXT_BYTES, "%.26s.%03dZ", date, (int)(rest / 1000));
+    return text;
+}
+
+const char *mt_time_duration(double seconds, char text[MT_TIME_TEXT_BYTES])
+{
+    if (!(seconds >= 0) || seconds > 1e10)
+        snprintf(text, MT_TIME_TEXT_BYTES, "?");
+    else if (seconds < 60)
+        snprintf(text, MT_TIME_TEXT_BYTES, "%.0f s", floor(seconds));
+    else if (seconds < 3600)
+        snprintf(text, MT_TIME_TEXT_BYTES, "%d min %02d s", (int)seconds / 60, (int)seconds % 60);
+    else if (seconds < 86400)
+        snprintf(text, MT_TIME_TEXT_BYTES, "%d h %02d min", (int)seconds / 3600, (int)seconds / 60 % 60);
+    else
+        snprintf(text, MT_TIME_TEXT_BYTES, "%.0f d %d h", floor(seconds / 86400),
+                 (int)(fmod(seconds, 86400) / 3600));
     return text;
 }

@@ -1,6 +1,7 @@
 /* `megatrain jobs`, `show`, `cancel`, `pause`, `resume`: what the daemon has, and what it shall do with it.
  */
 #include "core/base/cleanup.h"
+#include "core/base/time.h"
 #include "core/queue/state.h"
 #include "daemon/cli/cli.h"
 #include "daemon/cli/client.h"
@@ -203,7 +204,7 @@ static void print_progress(const json_t *progress)
         print_line("speed", text);
     }
     if (json_is_number(eta) && step < max_steps)
-        print_line("ETA", mt_progress_duration(json_number_value(eta), duration));
+        print_line("ETA", mt_time_duration(json_number_value(eta), duration));
 }
 
 static void print_job(const json_t *job)

@@ -1,5 +1,7 @@
 #include "daemon/cli/progress.h"
 
+#include "core/base/time.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -14,21 +16,6 @@ void mt_progress_init(struct mt_progress *progress, FILE *out, uint64_t interval
     progress->out = out;
     progress->terminal = isatty(fileno(out)) && !(kind && strcmp(kind, "dumb") == 0);
     progress->interval = interval ? interval : 1;
-}
-
-const char *mt_progress_duration(double seconds, char text[32])
-{
-    if (!(seconds >= 0) || seconds > 1e10)
-        snprintf(text, 32, "?");
-    else if (seconds < 60)
-        snprintf(text, 32, "%.0f s", floor(seconds));
-    else if (seconds < 3600)
-        snprintf(text, 32, "%d min %02d s", (int)seconds / 60, (int)seconds % 60);
-    else if (seconds < 86400)
-        snprintf(text, 32, "%d h %02d min", (int)seconds / 3600, (int)seconds / 60 % 60);
-    else
-        snprintf(text, 32, "%.0f d %d h", floor(seconds / 86400), (int)(fmod(seconds, 86400) / 3600));
-    return text;
 }
 
 const char *mt_progress_count(double value, char text[40])
@@ -80,7 +67,7 @@ static void add_figures(struct line *line, const struct mt_progress_state *state
     if (state->tokens_per_second > 0)
         add(line, "  %s tokens/s", mt_progress_count(state->tokens_per_second, text));
     if (state->eta_seconds >= 0 && state->step < state->max_steps)
-        add(line, "  ETA %s", mt_progress_duration(state->eta_seconds, text));
+        add(line, "  ETA %s", mt_time_duration(state->eta_seconds, text));
 }
 
 const char *mt_progress_bar(const struct mt_progress_state *state, unsigned width, char *text,

@@ -37,8 +37,6 @@ void mt_progress_end(struct mt_progress *progress);
 /* The bar's text at `width` columns, without \r; returns `text`. Public for tests. */
 const char *mt_progress_bar(const struct mt_progress_state *state, unsigned width, char *text,
                             size_t text_bytes);
-/* "45 s", "3 min 20 s", "2 h 05 min", "3 d 4 h"; returns `text`. */
-const char *mt_progress_duration(double seconds, char text[32]);
 /* "987", "12,345": whole numbers with separators; returns `text`. */
 const char *mt_progress_count(double value, char text[40]);
 

@@ -2,6 +2,8 @@
 #include "core/base/time.h"
 #include "tests/unit/support.h"
 
+#include <math.h>
+
 static void times_are_written_as_rfc_3339(void **state)
 {
     (void)state;
@@ -22,6 +24,20 @@ static void times_are_written_as_rfc_3339(void **state)
     }
 }
 
+static void durations_read_as_people_say_them(void **state)
+{
+    static const struct {
+        double seconds;
+        const char *text;
+    } cases[] = {{0, "0 s"},          {59.9, "59 s"},       {60, "1 min 00 s"},
+                 {200, "3 min 20 s"}, {7500, "2 h 05 min"}, {273600, "3 d 4 h"},
+                 {-1, "?"},           {NAN, "?"},           {INFINITY, "?"}};
+    char text[MT_TIME_TEXT_BYTES];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(mt_time_duration(cases[i].seconds, text), cases[i].text);
+}
+
 static void clocks_run_forwards(void **state)
 {
     (void)state;
@@ -37,6 +53,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(times_are_written_as_rfc_3339),
+        cmocka_unit_test(durations_read_as_people_say_them),
         cmocka_unit_test(clocks_run_forwards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,20 +19,6 @@ static struct mt_progress_state at_step(uint64_t step, uint64_t max_steps)
                                       .val_loss = NAN};
 }
 
-static void durations_read_as_people_say_them(void **state)
-{
-    static const struct {
-        double seconds;
-        const char *text;
-    } cases[] = {{0, "0 s"},          {59.9, "59 s"},       {60, "1 min 00 s"},
-                 {200, "3 min 20 s"}, {7500, "2 h 05 min"}, {273600, "3 d 4 h"},
-                 {-1, "?"},           {NAN, "?"},           {INFINITY, "?"}};
-    char text[32];
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_string_equal(mt_progress_duration(cases[i].seconds, text), cases[i].text);
-}
-
 static void counts_have_separators(void **state)
 {
     char text[40];
@@ -135,7 +121,6 @@ static void a_job_is_named_after_its_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(durations_read_as_people_say_them),
         cmocka_unit_test(counts_have_separators),
         cmocka_unit_test(the_bar_never_wraps_and_fills_with_the_steps),
         mt_test_in_folder(plain_progress_is_a_line_an_interval_and_holds_no_control_characters),
