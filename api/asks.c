@@ -13,15 +13,15 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define RUNNING 4 /* of one call at a time: each is a process, with a model's headers or some data in it */
 #define RETRY_SECONDS "2"
 
-/* Of one call, that run or wait, and how long one waits for its turn. Who submits is not to be turned away
- * as long as all goes well. */
+/* Of one call: how many run at a time (each is a process, with a model's headers or some data in it), how
+ * many run or wait, and how long one waits for its turn. Who submits is not to be turned away as long as all
+ * goes well. */
 static const struct bounds {
-    size_t under_way;
+    size_t running, under_way;
     double turn_seconds;
-} questions = {32, 10}, submissions = {256, 60};
+} questions = {4, 32, 10}, submissions = {4, 256, 60}, alone = {1, 1, 0};
 
 struct count {
     size_t running, under_way;
@@ -80,6 +80,8 @@ void mt_asks_free(struct mt_asks *asks)
 
 static const struct bounds *bounds_of(const struct mt_request *request)
 {
+    if (request->route->alone)
+        return &alone;
     return request->route->flags & MT_ROUTE_KEEPS ? &submissions : &questions;
 }
 
@@ -105,8 +107,9 @@ struct mt_control_client mt_asks_client(struct mt_request *request)
 /* Waits, with the lock held, until the request may run; false when that takes too long. */
 static bool wait_for_turn(struct mt_asks *asks, struct mt_request *request, const struct count *count)
 {
-    const double deadline = mt_time_monotonic() + bounds_of(request)->turn_seconds;
-    while (count->running >= RUNNING) {
+    const struct bounds *bounds = bounds_of(request);
+    const double deadline = mt_time_monotonic() + bounds->turn_seconds;
+    while (count->running >= bounds->running) {
         if (mt_time_monotonic() > deadline || is_gone(request))
             return false;
         struct timespec until; /* soon, since nothing tells that a client went away */
@@ -121,7 +124,8 @@ static bool wait_for_turn(struct mt_asks *asks, struct mt_request *request, cons
 
 static void refuse(struct mt_request *request)
 {
-    mt_problem(request, 503, "Too many of these calls are under way, and they take long; try again.");
+    static const char crowd[] = "Too many of these calls are under way, and they take long; try again.";
+    mt_problem(request, 503, "%s", request->route->alone ? request->route->alone : crowd);
     mt_reply_header(request, "Retry-After", RETRY_SECONDS);
 }
 

@@ -92,7 +92,7 @@ struct mt_control {
                                    struct mt_error *error);
 
     /* What of the job's data would be learned: the document of `megatrain data --json`. *preview: new
-     * reference. INVALID: *errors as submit's. UNAVAILABLE: another one is under way. */
+     * reference. INVALID: *errors as submit's. Takes memory and all cores: never called twice at a time. */
     enum mt_control_result (*preview)(void *context, const json_t *document,
                                       const struct mt_control_preview *wish,
                                       const struct mt_control_client *client, json_t **preview,

@@ -180,6 +180,7 @@ static const struct mt_route routes[] = {
      .pattern = "/datasets/preview",
      .handler = mt_datasets_preview,
      .flags = MT_ROUTE_BODY | MT_ROUTE_WAITS,
+     .alone = "another look at data is under way", /* each takes memory and all cores */
      .summary = "What of a job's data would be learned: samples, counts, what is dropped and why.",
      .body_schema = "JobDocument",
      .parameters = preview_parameters,

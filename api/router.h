@@ -47,7 +47,8 @@ struct mt_route {
     const char *method;
     const char *pattern; /* "/jobs/{id}/logs"; {id} is a ULID, {name} one segment, {rest} one or more */
     void (*handler)(struct mt_request *request);
-    unsigned flags; /* of enum mt_route_flags */
+    unsigned flags;    /* of enum mt_route_flags */
+    const char *alone; /* with MT_ROUTE_WAITS: one at a time, and what another is told (503); NULL: several */
     const char *summary;
     const char *body_schema;
     const struct mt_route_parameter *parameters;

@@ -76,7 +76,6 @@ enum mt_control_result mt_preview(void *context, const json_t *document,
                                   const struct mt_control_client *client, json_t **preview, json_t **errors,
                                   struct mt_error *error)
 {
-    static pthread_mutex_t under_way = PTHREAD_MUTEX_INITIALIZER; /* it takes memory and all cores */
     const struct mt_daemon *daemon = context;
     mt_autojson json_t *job = NULL, *reply = NULL;
     *preview = *errors = NULL;
@@ -85,13 +84,8 @@ enum mt_control_result mt_preview(void *context, const json_t *document,
         return result;
     mt_autojson json_t *question = json_pack("{s:O, s:I, s:I}", "job", job, "show", (json_int_t)wish->show,
                                              "rows", (json_int_t)wish->rows);
-    if (pthread_mutex_trylock(&under_way) != 0) {
-        mt_error_set(error, -EBUSY, MT_REASON_INTERNAL, "another look at data is under way");
-        return MT_CONTROL_UNAVAILABLE;
-    }
     result = mt_ask_for_client(daemon->worker_program, "preview", question, PREVIEW_SECONDS, client, &reply,
                                error);
-    pthread_mutex_unlock(&under_way);
     return result != MT_CONTROL_OK
                ? result
                : read_reply(reply, "preview", "the data cannot be shown", preview, errors, error);
