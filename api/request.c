@@ -286,14 +286,14 @@ void mt_reply_stream(struct mt_request *request, const char *content_type, const
         stream->free(stream->context);
         return;
     }
-    if (!mt_watch_has_room(request->listener->api->watch)) {
-        stream->free(stream->context);
+    struct MHD_Response *response;
+    if (mt_watch_stream(request->watched, request->connection, stream, &response) == -EBUSY) {
         mt_problem(request, 503, "%d clients follow something already; ask for the rows instead, or later.",
                    MT_STREAM_LIMIT);
         mt_reply_header(request, "Retry-After", "10");
         return;
     }
-    answer(request, 200, content_type, mt_watch_stream(request->watched, request->connection, stream));
+    answer(request, 200, content_type, response);
     mt_reply_header(request, "X-Accel-Buffering", "no");
 }
 

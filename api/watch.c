@@ -8,6 +8,7 @@
 
 #include "core/base/time.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -380,39 +381,43 @@ static void stream_free(void *context)
     free(waiting);
 }
 
-bool mt_watch_has_room(struct mt_watch *watch)
+/* Lists a stream, unless there are as many as may be. */
+static bool stream_list(struct waiting *waiting)
 {
+    struct mt_watch *watch = waiting->watch;
     pthread_mutex_lock(&watch->lock);
     const bool room = watch->num_streams < MT_STREAM_LIMIT;
+    if (room) {
+        waiting->next = watch->streams;
+        if (watch->streams)
+            watch->streams->previous = waiting;
+        watch->streams = waiting;
+        if (watch->num_streams++ == 0)
+            pthread_cond_signal(&watch->wake); /* from now on it ticks faster */
+    }
     pthread_mutex_unlock(&watch->lock);
     return room;
 }
 
-struct MHD_Response *mt_watch_stream(struct mt_watched *watched, struct MHD_Connection *connection,
-                                     const struct mt_stream *stream)
+int mt_watch_stream(struct mt_watched *watched, struct MHD_Connection *connection,
+                    const struct mt_stream *stream, struct MHD_Response **response)
 {
-    struct mt_watch *watch = watched->watch;
     struct waiting *waiting = calloc(1, sizeof *waiting);
+    *response = NULL;
     if (!waiting) {
         stream->free(stream->context);
-        return NULL;
+        return -ENOMEM;
     }
-    *waiting =
-        (struct waiting){.watch = watch, .connection = connection, .fd = watched->fd, .stream = *stream};
-    struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES,
-                                                                      stream_read, waiting, stream_free);
-    if (!response) {
+    *waiting = (struct waiting){
+        .watch = watched->watch, .connection = connection, .fd = watched->fd, .stream = *stream};
+    if (!stream_list(waiting)) {
         stream->free(stream->context);
         free(waiting);
-        return NULL;
+        return -EBUSY;
     }
-    pthread_mutex_lock(&watch->lock);
-    waiting->next = watch->streams;
-    if (watch->streams)
-        watch->streams->previous = waiting;
-    watch->streams = waiting;
-    if (watch->num_streams++ == 0)
-        pthread_cond_signal(&watch->wake); /* from now on it ticks faster */
-    pthread_mutex_unlock(&watch->lock);
-    return response;
+    *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES, stream_read, waiting,
+                                                  stream_free);
+    if (!*response)
+        stream_free(waiting);
+    return *response ? 0 : -ENOMEM;
 }

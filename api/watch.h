@@ -52,11 +52,10 @@ struct mt_stream {
 
 /* More than so many at a time are refused, so that connections are left for everybody else. */
 #define MT_STREAM_LIMIT 256
-bool mt_watch_has_room(struct mt_watch *watch);
 
-/* An answer of unknown length that waits as needed; takes the stream over, also when it returns NULL (out of
- * memory). */
-struct MHD_Response *mt_watch_stream(struct mt_watched *watched, struct MHD_Connection *connection,
-                                     const struct mt_stream *stream);
+/* An answer of unknown length that waits as needed; takes the stream over, also when it fails: -EBUSY as many
+ * as may be are under way, -ENOMEM. */
+int mt_watch_stream(struct mt_watched *watched, struct MHD_Connection *connection,
+                    const struct mt_stream *stream, struct MHD_Response **response);
 
 #endif
