@@ -1,4 +1,4 @@
-/* What the files of core/data/conversation.h share. */
+/* What the files behind core/data/layout.h and core/data/conversation.h share. */
 #ifndef MT_DATA_CONVERSATION_INTERNAL_H
 #define MT_DATA_CONVERSATION_INTERNAL_H
 
@@ -11,7 +11,24 @@ static inline int mt_conversation_no_memory(struct mt_error *error)
 
 #define mt_conversation_wrong(error, ...) mt_error_set(error, -EINVAL, MT_REASON_BAD_DATA, __VA_ARGS__)
 
-/* The column with the turns; NULL where there is none. */
+/* An object of template variables, beside a conversation's turns. */
+#define MT_VARIABLES_COLUMN "chat_template_kwargs"
+
+/* Names that are not given are NULL; "" is a column that is not to be read. */
+static inline bool mt_column_is_named(const char *column)
+{
+    return column && *column;
+}
+
+static inline bool mt_column_is_in(const char *column, const struct mt_value *row)
+{
+    return mt_column_is_named(column) && mt_value_get(row, column);
+}
+
+/* The names of the columns with a document and with tools, given or usual. */
+const char *mt_text_column(const struct mt_columns *columns);
+const char *mt_tools_column(const struct mt_columns *columns, enum mt_row_kind kind);
+/* The column with the turns, its name in *name; NULL where there is none. */
 const struct mt_value *mt_turns_column(const struct mt_columns *columns, const struct mt_value *row,
                                        const char **name);
 
@@ -19,9 +36,9 @@ const struct mt_value *mt_turns_column(const struct mt_columns *columns, const s
     "\"chosen\" and \"rejected\" are answers to compare, for preference training, which is not supported "   \
     "yet"
 
-/* What the user may do about a row that lacks the columns `missing`, as sentences behind ". ", or "". */
-void mt_row_advise(const struct mt_columns *columns, enum mt_row_kind kind, const char *const *missing,
-                   size_t num_missing, const struct mt_value *row, char *text, size_t bytes);
+/* -EINVAL: a row has other columns than its kind needs, and what the user may do about it. */
+int mt_row_wrong_columns(const struct mt_columns *columns, enum mt_row_kind kind, const struct mt_value *row,
+                         struct mt_error *error);
 
 /* A cell as a JSON text: see mt_value_text. */
 int mt_cell_text(const struct mt_value *cell, json_t **text, struct mt_error *error);

@@ -1,4 +1,5 @@
-/* What a row that lacks its columns may have been meant as: the last part of the sentence that refuses it. */
+/* The sentence that refuses a row without its columns: those found, those expected, and what the row may have
+ * been meant as. */
 #include "core/base/document.h"
 #include "core/data/conversation_internal.h"
 
@@ -54,7 +55,8 @@ static bool advise_on_one(const struct mt_value *cell, char *text, size_t bytes)
     return true;
 }
 
-void mt_row_advise(const struct mt_columns *columns, enum mt_row_kind kind, const char *const *missing,
+/* What the user may do about a row that lacks the columns `missing`, as sentences behind ". ", or "". */
+static void advise(const struct mt_columns *columns, enum mt_row_kind kind, const char *const *missing,
                    size_t num_missing, const struct mt_value *row, char *text, size_t bytes)
 {
     const bool turns = has_list(row, "conversations") || has_list(row, "messages");
@@ -80,4 +82,45 @@ void mt_row_advise(const struct mt_columns *columns, enum mt_row_kind kind, cons
                          (int)(cell->key_bytes < 64 ? cell->key_bytes : 64), cell->key, missing[i]);
         }
     }
+}
+
+/* "a, b, c" of a row's columns, cut when too long. */
+static void list_columns(const struct mt_value *row, char *list, size_t list_bytes)
+{
+    size_t used = 0;
+    list[0] = '\0';
+    for (const struct mt_value *cell = row->first; cell; cell = cell->next) {
+        const int written = snprintf(list + used, list_bytes - used, "%s%.*s", used ? ", " : "",
+                                     (int)(cell->key_bytes < 64 ? cell->key_bytes : 64), cell->key);
+        if (written < 0 || (size_t)written >= list_bytes - used) {
+            snprintf(list + (used < list_bytes - 4 ? used : list_bytes - 4), 4, "...");
+            return;
+        }
+        used += (size_t)written;
+    }
+}
+
+int mt_row_wrong_columns(const struct mt_columns *columns, enum mt_row_kind kind, const struct mt_value *row,
+                         struct mt_error *error)
+{
+    char found[500], expected[400], advice[300];
+    const char *turns;
+    list_columns(row, found, sizeof found);
+    mt_turns_column(columns, row, &turns);
+    const char *missing[] = {columns->prompt, columns->response};
+    size_t num_missing = 2;
+    if (kind == MT_ROW_DOCUMENT || kind == MT_ROW_TURNS) {
+        missing[0] = kind == MT_ROW_TURNS ? turns : mt_text_column(columns);
+        num_missing = 1;
+        snprintf(expected, sizeof expected, "is \"%s\" (dataset.columns.%s gives it another name)",
+                 missing[0], kind == MT_ROW_TURNS ? "messages" : "text");
+    } else {
+        snprintf(expected, sizeof expected,
+                 "are \"%s\" and \"%s\" (dataset.columns.prompt and .response give them other names)%s",
+                 columns->prompt, columns->response,
+                 kind == MT_ROW_ALPACA ? "" : ", or \"messages\", or \"text\"");
+    }
+    advise(columns, kind, missing, num_missing, row, advice, sizeof advice);
+    return mt_conversation_wrong(error, "the row has the columns %s; expected %s%s",
+                                 *found ? found : "(none)", expected, advice);
 }
