@@ -63,18 +63,22 @@ static void not_run(const struct shape *shape, const char *what, const struct mt
     exit(1);
 }
 
-/* Seconds a step, or 0: see `error`. */
-static double run_steps(struct mt_executor *executor, const struct mt_batch *batch, struct mt_error *error)
+/* *seconds: a step's. */
+static int run_steps(struct mt_executor *executor, const struct mt_batch *batch, double *seconds,
+                     struct mt_error *error)
 {
     struct mt_step_result result = {0};
     double start = 0;
     for (int step = 0; step < WARM + TIMED; step++) {
         if (step == WARM)
             start = mt_time_monotonic();
-        if (mt_executor_step(executor, batch, 1e-5, &result, error))
-            return 0;
+        const int code = mt_executor_step(executor, batch, 1e-5, &result, error);
+        if (code)
+            return code;
     }
-    return mt_executor_finish(executor, error) ? 0 : (mt_time_monotonic() - start) / TIMED;
+    const int code = mt_executor_finish(executor, error);
+    *seconds = (mt_time_monotonic() - start) / TIMED;
+    return code;
 }
 
 static void step_line(struct figures *f, const struct shape *shape, const struct mt_model *model,
@@ -114,7 +118,7 @@ static void step_of(struct figures *f, const struct shape *shape, struct mt_mode
         not_run(shape, "store", &error);
     else if (mt_executor_new(store, f->device, f->pool, &options, &executor, &error))
         not_run(shape, "executor", &error);
-    else if (!(seconds = run_steps(executor, batch, &error)))
+    else if (run_steps(executor, batch, &seconds, &error))
         not_run(shape, "step", &error);
     else
         step_line(f, shape, model, executor, batch, seconds);
