@@ -36,8 +36,9 @@ static inline size_t mt_cuda_scratch_bytes(size_t total_bytes, size_t limit_byte
 }
 
 /* Left free beside all that, and outside of any limit: the driver brings the code of kernels to the device
- * when they are launched first. A few hundred kernels, most of them of the libraries, of at most some hundred
- * KiB each; a small device, which gets small products, needs fewer. */
+ * when they are launched first, and room for what their threads' registers do not hold. A few hundred
+ * kernels, most of them of the libraries, of at most some hundred KiB each; a small device, which gets small
+ * products, needs fewer. */
 static inline size_t mt_cuda_code_bytes(size_t total_bytes)
 {
     return mt_size_min((size_t)192 << 20, total_bytes / 32);

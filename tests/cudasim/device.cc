@@ -24,7 +24,7 @@ cudaError_t sim_ready(void)
         return cudaErrorInsufficientDriver;
     if (!sim_env()->devices)
         return cudaErrorNoDevice;
-    return sim_sticky();
+    return sim_host_function_calls("a call of CUDA") ? cudaErrorNotPermitted : sim_sticky();
 }
 
 static bool is_device(int device)

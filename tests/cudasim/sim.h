@@ -170,6 +170,8 @@ SIM_API cudaError_t sim_enqueue(cudaStream_t stream, const char *name, sim_opera
 SIM_API int sim_stream_device(cudaStream_t stream);
 /* As kernels, records and the libraries have it: the stream must be one of the thread's current device. */
 SIM_API cudaError_t sim_stream_is_current(cudaStream_t stream, const char *call);
+/* Whether a host function in a stream makes the call, which is told: a real device may answer so, or hang. */
+SIM_API bool sim_host_function_calls(const char *call);
 /* Until all that stands in the streams of the device is done; no edge. */
 SIM_API void sim_wait_idle(int device);
 

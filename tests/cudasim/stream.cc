@@ -62,6 +62,7 @@ struct CUstream_st {
     uint32_t waiters;          /* threads that sleep until `tail` changes */
 };
 
+static __thread bool within_host_function;
 static struct sim_lock streams_lock;
 static struct CUstream_st *streams;
 static uint64_t streams_made;
@@ -142,6 +143,13 @@ static void *stream_main(void *argument)
     return NULL;
 }
 
+bool sim_host_function_calls(const char *call)
+{
+    if (within_host_function)
+        sim_report("%s: a host function in a stream must not call CUDA", call);
+    return within_host_function;
+}
+
 static bool is_stream(cudaStream_t stream, const char *call)
 {
     if (stream == NULL || stream == cudaStreamLegacy || stream == cudaStreamPerThread)
@@ -157,6 +165,8 @@ cudaError_t sim_enqueue(cudaStream_t stream, const char *name, sim_operation *ru
 {
     if (!is_stream(stream, name))
         return cudaErrorInvalidResourceHandle;
+    if (sim_host_function_calls(name))
+        return cudaErrorNotPermitted;
     if (bytes > ENTRY_BYTES)
         sim_fatal("%s has %zu bytes of arguments, more than %u", name, bytes, ENTRY_BYTES);
     const cudaError_t error = sim_sticky();
@@ -388,6 +398,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     if (!is_stream(stream, "cudaStreamSynchronize"))
         return sim_error(cudaErrorInvalidResourceHandle);
+    if (sim_host_function_calls("cudaStreamSynchronize"))
+        return sim_error(cudaErrorNotPermitted);
     int injected;
     if (sim_injected("cudaStreamSynchronize", cudaErrorLaunchFailure, &injected))
         sim_break((cudaError_t)injected);
@@ -429,7 +441,9 @@ struct host_call {
 static void run_host_function(cudaStream_t, void *arguments)
 {
     const struct host_call *call = (const struct host_call *)arguments;
+    within_host_function = true;
     call->function(call->context);
+    within_host_function = false;
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *context)

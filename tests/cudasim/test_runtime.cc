@@ -222,6 +222,33 @@ static void *wait_for_all(void *done)
     return NULL;
 }
 
+struct calls {
+    fixture<int> *f;
+    cudaError_t set, allocated, waited;
+};
+
+static void call_cuda(void *context)
+{
+    struct calls *calls = (struct calls *)context;
+    char *memory;
+    calls->set = cudaMemsetAsync(calls->f->device, 0, sizeof(int), calls->f->stream);
+    calls->allocated = cudaMalloc(&memory, 1);
+    calls->waited = cudaStreamSynchronize(calls->f->stream);
+}
+
+static void host_functions_may_not_call_cuda(void **)
+{
+    fixture<int> f(1);
+    struct calls calls = {&f, cudaSuccess, cudaSuccess, cudaSuccess};
+    GOOD(cudaLaunchHostFunc(f.stream, call_cuda, &calls));
+    GOOD(cudaStreamSynchronize(f.stream));
+    assert_int_equal(calls.set, cudaErrorNotPermitted);
+    assert_int_equal(calls.allocated, cudaErrorNotPermitted);
+    assert_int_equal(calls.waited, cudaErrorNotPermitted);
+    GOOD(cudaMemsetAsync(f.device, 0, sizeof(int), f.stream));
+    GOOD(cudaStreamSynchronize(f.stream));
+}
+
 static void streams_come_and_go_while_others_wait_for_all(void **)
 {
     struct gate gate = {0};
@@ -509,6 +536,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_stream_that_waits_for_an_event_goes_on_after_it),
         cmocka_unit_test(arguments_are_taken_at_the_call),
         cmocka_unit_test(more_calls_than_the_queue_holds_wait_for_room),
+        cmocka_unit_test(host_functions_may_not_call_cuda),
         cmocka_unit_test(streams_come_and_go_while_others_wait_for_all),
         cmocka_unit_test(settings_do_what_they_say),
         cmocka_unit_test(settings_that_are_wrong_are_told),
