@@ -164,11 +164,11 @@ static void find_name(const struct mt_place *place, const char *name)
         mt_reader_put(reader, "/model/path", json_string(mt_model_place(context, reader->arena, name)));
         mt_reader_put(reader, "/model/download", json_string(name));
         mt_reader_remove(reader, "/model/name");
-    } else if (r < 0 && (run || r != -ENOENT)) {
+    } else if (r < 0) {
         report(place, &error,
-               r == -ENOENT
-                   ? "; downloads are not allowed here (allow_download), so fetch it first, or choose "
-                     "one that is there"
+               run && r == -ENOENT
+                   ? "; downloads are not allowed here (allow_download), so fetch it first, or "
+                     "choose one that is there"
                    : "");
     } else if (found.part && (run || holds_config(found.part))) {
         settle(place, found.part);

@@ -81,6 +81,8 @@ def the_file_that_is_meant_is_found_in_every_place():
             equal((shown["path"], shown["kind"], len(shown["tensors"])), (world / f"{place}/{PARTS[0]}", "gguf", 21))
             world.train("none", name=NAME, file="Q6_K", code=65, says=['holds no GGUF model "Q6_K"; there are', Q4])
             world.train("twice", name=f"{NAME}:Q8_0", file="Q4_K_M", code=78, says=["leave one of them out"])
+            assert ": fits" in world.ask("plan", f"{NAME}:Q8_0", "--set", "model.tokenizer=bytes")
+            world.ask("plan", f"{NAME}:Q6_K", code=65, says=['holds no GGUF model "Q6_K"; there are'])
             equal(world.hub.requests, [])
 
 
