@@ -23,8 +23,7 @@ bool mt_token_class_is(const char *name, const char *class_name)
     return strncmp(name, class_name, bytes) == 0 && (!name[bytes] || strcmp(name + bytes, "Fast") == 0);
 }
 
-/* "<s>" of "bos_token": "<s>", or {"content": "<s>"}; NULL where there is none. */
-static const char *config_text(const json_t *config, const char *name)
+const char *mt_token_config_text(const json_t *config, const char *name)
 {
     const json_t *value = json_object_get(config, name);
     return json_string_value(json_is_object(value) ? json_object_get(value, "content") : value);
@@ -63,7 +62,7 @@ int mt_token_names_read(const char *folder, struct mt_tokenizer *tokenizer,
         if (r < 0)
             return r;
         for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-            const char *text = config_text(config, wanted[i].name);
+            const char *text = mt_token_config_text(config, wanted[i].name);
             if (text && *wanted[i].id == MT_TOKEN_NONE)
                 *wanted[i].id = find(context, text);
             take_id(tokenizer, config, &wanted[i]);
