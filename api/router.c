@@ -18,6 +18,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/document.h"
 #include "core/base/id.h"
+#include "core/base/nearest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -408,13 +409,10 @@ static const struct mt_route_parameter *find_parameter(const struct mt_route *ro
 static const char *nearest_parameter(const struct mt_route *route, const char *name)
 {
     const char *best = NULL;
-    size_t distance = 3;
+    struct mt_nearest nearest = {name, 3};
     for (const struct mt_route_parameter *known = route->parameters; known && known->name; known++) {
-        size_t this = mt_text_distance(name, known->name, 3);
-        if (this < distance) {
+        if (mt_nearest_is(&nearest, known->name))
             best = known->name;
-            distance = this;
-        }
     }
     return best;
 }

@@ -57,7 +57,4 @@ bool mt_pointer_append(char *pointer, size_t pointer_bytes, const char *key);
 /* The value that a pointer names, borrowed; NULL when absent. */
 json_t *mt_pointer_get(const json_t *root, const char *pointer);
 
-/* Edit distance (optimal string alignment), for "did you mean"; at most `limit` + 1. */
-size_t mt_text_distance(const char *a, const char *b, size_t limit);
-
 #endif

@@ -1,7 +1,7 @@
 /* Which kind of rows a file holds, and whether a row has the columns for it. */
 #include "core/data/layout.h"
 
-#include "core/base/document.h"
+#include "core/base/nearest.h"
 #include "core/data/conversation_internal.h"
 
 #include <stdio.h>

@@ -2,6 +2,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/document.h"
 #include "core/base/file.h"
+#include "core/base/nearest.h"
 #include "core/data/hub.h"
 #include "core/data/source.h"
 
@@ -36,19 +37,16 @@ static int no_memory(struct mt_error *error)
 static int unknown_name(const char *registry, const char *name, const json_t *document,
                         struct mt_error *error)
 {
-    const char *key, *nearest = NULL;
+    const char *key, *best = NULL;
     json_t *value;
-    size_t best = 4;
+    struct mt_nearest nearest = {name, 4};
     json_object_foreach((json_t *)document, key, value)
     {
-        const size_t distance = mt_text_distance(name, key, best);
-        if (distance < best) {
-            best = distance;
-            nearest = key;
-        }
+        if (mt_nearest_is(&nearest, key))
+            best = key;
     }
     return mt_error_set(error, -ENOENT, MT_REASON_BAD_DATA, "%s has no data set \"%s\"%s%s%s", registry, name,
-                        nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"?" : "");
+                        best ? "; did you mean \"" : "", best ? best : "", best ? "\"?" : "");
 }
 
 static bool is_true(const json_t *value)

@@ -1,6 +1,6 @@
 /* The sentence that refuses a row without its columns: those found, those expected, and what the row may have
  * been meant as. */
-#include "core/base/document.h"
+#include "core/base/nearest.h"
 #include "core/data/conversation_internal.h"
 
 #include <stdio.h>
@@ -13,20 +13,17 @@ static bool has_list(const struct mt_value *row, const char *column)
 }
 
 /* The column whose name is nearest to one that is not there; NULL: none is near. */
-static const struct mt_value *nearest(const struct mt_value *row, const char *column)
+static const struct mt_value *nearest_cell(const struct mt_value *row, const char *column)
 {
     const struct mt_value *found = NULL;
-    size_t best = strlen(column) > 4 ? 3 : 2;
+    struct mt_nearest nearest = {column, strlen(column) > 4 ? 3 : 2};
     for (const struct mt_value *cell = row->first; cell; cell = cell->next) {
         char key[64];
         if (cell->key_bytes >= sizeof key)
             continue;
         snprintf(key, sizeof key, "%.*s", (int)cell->key_bytes, cell->key);
-        const size_t distance = mt_text_distance(key, column, best);
-        if (distance > 0 && distance < best) {
-            best = distance;
+        if (strcmp(key, column) != 0 && mt_nearest_is(&nearest, key))
             found = cell;
-        }
     }
     return found;
 }
@@ -76,7 +73,8 @@ static void advise(const struct mt_columns *columns, enum mt_row_kind kind, cons
         return;
     } else {
         for (size_t i = 0; !*text && i < num_missing; i++) {
-            const struct mt_value *cell = mt_value_get(row, missing[i]) ? NULL : nearest(row, missing[i]);
+            const struct mt_value *cell =
+                mt_value_get(row, missing[i]) ? NULL : nearest_cell(row, missing[i]);
             if (cell)
                 snprintf(text, bytes, ". Is \"%.*s\" what \"%s\" stands for?",
                          (int)(cell->key_bytes < 64 ? cell->key_bytes : 64), cell->key, missing[i]);

@@ -1,5 +1,5 @@
 /* Finding keys and choices in the table, and the nearest one for a misspelt word. */
-#include "core/base/document.h"
+#include "core/base/nearest.h"
 #include "core/job/table.h"
 
 #include <stdio.h>
@@ -132,14 +132,11 @@ const struct mt_job_choice *mt_job_choice_find(const struct mt_job_choice *choic
 
 const char *mt_job_choice_nearest(const struct mt_job_choice *choices, const char *word)
 {
-    size_t limit = strlen(word) / 3 + 1, nearest = limit + 1;
+    struct mt_nearest nearest = {word, strlen(word) / 3 + 2};
     const char *best = NULL;
     for (; choices->word; choices++) {
-        size_t distance = mt_text_distance(word, choices->word, limit);
-        if (choices->state != MT_JOB_CHOICE_LATER && distance < nearest) {
-            nearest = distance;
+        if (choices->state != MT_JOB_CHOICE_LATER && mt_nearest_is(&nearest, choices->word))
             best = choices->word;
-        }
     }
     return best;
 }

@@ -4,6 +4,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/file.h"
+#include "core/base/nearest.h"
 #include "core/job/path.h"
 
 #include <dirent.h>
@@ -126,23 +127,21 @@ static bool mix_has_names(const struct mt_job_reader *reader)
 static void report_unknown_dataset(const struct mt_place *place, const char *name, const char *info_path,
                                    const json_t *info)
 {
-    const char *key, *nearest = NULL, *known = "";
+    const char *key, *best = NULL, *known = "";
     json_t *value;
-    size_t limit = strlen(name) / 3 + 1, best = limit + 1, count = 0;
+    struct mt_nearest nearest = {name, strlen(name) / 3 + 2};
+    size_t count = 0;
     struct mt_arena *arena = place->reader->arena;
     json_object_foreach((json_t *)(uintptr_t)info, key, value)
     {
-        size_t distance = mt_text_distance(name, key, limit);
-        if (distance < best) {
-            best = distance;
-            nearest = mt_arena_strdup(arena, key);
-        }
+        if (mt_nearest_is(&nearest, key))
+            best = mt_arena_strdup(arena, key);
         if (count++ < 10 && known) {
             const char *quoted = mt_text_quote(arena, key, strlen(key));
             known = mt_arena_printf(arena, "%s%s%s", known, *known ? ", " : "", quoted);
         }
     }
-    mt_reader_error(place->reader, place->reason, place->pointer, nearest, "%s has no entry %s; it has %s%s",
+    mt_reader_error(place->reader, place->reason, place->pointer, best, "%s has no entry %s; it has %s%s",
                     info_path, mt_text_quote(arena, name, strlen(name)), known && *known ? known : "none",
                     count > 10 ? ", ..." : "");
 }

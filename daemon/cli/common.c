@@ -1,6 +1,6 @@
 /* Messages and options of the command line. */
 #include "core/base/cleanup.h"
-#include "core/base/document.h"
+#include "core/base/nearest.h"
 #include "daemon/cli/cli.h"
 
 #include <stdarg.h>
@@ -48,19 +48,16 @@ static const struct option *find_option(const struct option *options, int letter
 /* The long option that was likely meant; NULL: none is near. */
 static const char *nearest_option(const struct option *options, const char *text)
 {
-    const char *nearest = NULL;
+    const char *best = NULL;
     if (strncmp(text, "--", 2) != 0)
         return NULL;
     mt_autofree char *name = strndup(text + 2, strcspn(text + 2, "="));
-    size_t best = name ? strlen(name) / 2 + 1 : 0;
+    struct mt_nearest nearest = {name, name ? strlen(name) / 2 + 1 : 0};
     for (; name && options->name; options++) {
-        const size_t distance = mt_text_distance(name, options->name, best);
-        if (distance < best) {
-            best = distance;
-            nearest = options->name;
-        }
+        if (mt_nearest_is(&nearest, options->name))
+            best = options->name;
     }
-    return nearest;
+    return best;
 }
 
 int mt_cli_option(int argc, char **argv, const char *letters, const struct option *options)

@@ -1,4 +1,5 @@
 /* `megatrain`: the command line. Works alone, or as the daemon's client. */
+#include "core/base/nearest.h"
 #include "core/base/version.h"
 #include "core/device/open.h"
 #include "daemon/cli/cli.h"
@@ -78,17 +79,14 @@ static const struct command *find_command(const char *name)
 
 static int unknown_command(const char *name)
 {
-    const char *nearest = NULL;
-    size_t best = 3;
+    const char *best = NULL;
+    struct mt_nearest nearest = {name, 3};
     for (size_t i = 0; i < NUM_COMMANDS; i++) {
-        size_t distance = mt_text_distance(name, commands[i].name, 2);
-        if (distance < best) {
-            best = distance;
-            nearest = commands[i].name;
-        }
+        if (mt_nearest_is(&nearest, commands[i].name))
+            best = commands[i].name;
     }
-    if (nearest)
-        mt_cli_complain("unknown command \"%s\"; did you mean \"%s\"?", name, nearest);
+    if (best)
+        mt_cli_complain("unknown command \"%s\"; did you mean \"%s\"?", name, best);
     else
         mt_cli_complain("unknown command \"%s\"; megatrain --help lists them", name);
     return 64;

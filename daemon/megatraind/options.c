@@ -2,8 +2,8 @@
 #include "daemon/megatraind/options.h"
 
 #include "core/base/cleanup.h"
-#include "core/base/document.h"
 #include "core/base/log.h"
+#include "core/base/nearest.h"
 #include "core/base/version.h"
 
 #include <errno.h>
@@ -132,16 +132,13 @@ static int set_switch(const struct setting *setting, const char *value, bool *on
 
 static const struct setting *nearest_setting(const char *key)
 {
-    const struct setting *nearest = NULL;
-    size_t best = 4; /* farther away is no misspelling */
+    const struct setting *best = NULL;
+    struct mt_nearest nearest = {key, 4};
     for (size_t i = 0; i < NUM_SETTINGS; i++) {
-        size_t distance = mt_text_distance(key, settings[i].key, best);
-        if (distance < best) {
-            best = distance;
-            nearest = &settings[i];
-        }
+        if (mt_nearest_is(&nearest, settings[i].key))
+            best = &settings[i];
     }
-    return nearest;
+    return best;
 }
 
 int mt_options_set(struct mt_options *options, const char *key, const char *value, struct mt_error *error)

@@ -205,35 +205,6 @@ static void a_pointer_that_does_not_fit_stays_as_it_was(void **state)
     assert_string_equal(pointer, "/ab/c~1");
 }
 
-static void word_distance_counts_typing_slips(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *a, *b;
-        size_t limit, distance;
-    } cases[] = {
-        {"learning_rate", "learning_rate", 3, 0},
-        {"learning_rat", "learning_rate", 3, 1},
-        {"laerning_rate", "learning_rate", 3, 1}, /* a swap is one slip */
-        {"learnign_raet", "learning_rate", 3, 2},
-        {"batch", "batch_size", 3, 4}, /* limit + 1 */
-        {"batch", "batch_size", 9, 5},
-        {"", "abc", 5, 3},
-        {"abc", "xyz", 5, 3},
-        {"abc", "xyz", 2, 3},
-        {"ca", "abc", 9, 3}, /* optimal string alignment, not Damerau-Levenshtein's 2 */
-        {"kitten", "sitting", 9, 3},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(mt_text_distance(cases[i].a, cases[i].b, cases[i].limit), cases[i].distance);
-        assert_int_equal(mt_text_distance(cases[i].b, cases[i].a, cases[i].limit), cases[i].distance);
-    }
-    char long_word[3000];
-    memset(long_word, 'x', sizeof long_word - 1);
-    long_word[sizeof long_word - 1] = '\0';
-    assert_int_equal(mt_text_distance(long_word, long_word, 3), 4);
-}
-
 static void a_file_is_read_by_its_name(void **state)
 {
     struct mt_error error;
@@ -295,7 +266,6 @@ int main(void)
         cmocka_unit_test(depth_is_bounded),
         cmocka_unit_test(pointers_are_built_and_followed),
         cmocka_unit_test(a_pointer_that_does_not_fit_stays_as_it_was),
-        cmocka_unit_test(word_distance_counts_typing_slips),
         mt_test_in_folder(a_file_is_read_by_its_name),
         mt_test_in_folder(a_byte_order_mark_before_a_file_is_passed_over),
     };
