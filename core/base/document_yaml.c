@@ -68,8 +68,7 @@ static int out_of_memory(struct reader *reader)
                         reader->source);
 }
 
-/* --- scalars
- * ------------------------------------------------------------------------------------------------ */
+/* --- scalars -------------------------------------------------------------------------------------------- */
 
 static bool one_of(const char *text, const char *const *words)
 {
@@ -225,8 +224,7 @@ static int resolve_tagged(struct reader *reader, const char *tag, const char *te
     return refuse(reader, line, "\"%s\" is not of the type %s that its tag names", text, type);
 }
 
-/* --- events to nodes
- * ------------------------------------------------------------------------------------------ */
+/* --- events to nodes ------------------------------------------------------------------------------------ */
 
 static int next_event(struct reader *reader, yaml_event_t *event)
 {
@@ -405,8 +403,7 @@ static int read_node(struct reader *reader, const yaml_event_t *event, struct no
     return 0;
 }
 
-/* --- nodes to values
- * -------------------------------------------------------------------------------------------- */
+/* --- nodes to values ------------------------------------------------------------------------------------ */
 
 static int copy_out(struct reader *reader, const struct node *node, char *pointer, size_t depth,
                     json_t **value);

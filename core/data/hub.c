@@ -105,8 +105,7 @@ bool mt_hub_matches(const char *pattern, const char *path)
     return matches(pattern, path, &steps);
 }
 
-/* --- splits by names
- * ---------------------------------------------------------------------------------------- */
+/* --- splits by names ------------------------------------------------------------------------------------ */
 
 static const char *const split_names[NUM_SPLITS] = {"train", "validation", "test"};
 static const char *const split_words[NUM_SPLITS][5] = {
@@ -200,8 +199,7 @@ static int by_names(const struct mt_hub_list *files, const char *split, struct m
     return add_name(found, arena, "train");
 }
 
-/* --- the cache
- * ---------------------------------------------------------------------------------------------- */
+/* --- the cache ------------------------------------------------------------------------------------------ */
 
 static int compare_entries(const struct dirent **a, const struct dirent **b)
 {

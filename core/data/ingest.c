@@ -76,8 +76,7 @@ static void encode_rows(void *context, size_t task)
     mt_arena_free(arena);
 }
 
-/* --- judging and storing, in order
- * -------------------------------------------------------------------------- */
+/* --- judging and storing, in order ---------------------------------------------------------------------- */
 
 static void drop(struct mt_dataset_stats *stats, enum mt_drop reason, size_t row, const char *why)
 {

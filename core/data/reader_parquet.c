@@ -172,8 +172,7 @@ static int set_leaf(struct mt_reader *reader, const struct mt_parquet_node *leaf
     return mt_value_set_bytes(value, arena, from->data, from->bytes);
 }
 
-/* --- rows
- * --------------------------------------------------------------------------------------------------- */
+/* --- rows ----------------------------------------------------------------------------------------------- */
 
 /* The next entry of the node's first leaf. At the end of the column it has repetition 0, as a new row has. */
 static int peek(struct mt_reader *reader, const struct mt_parquet_node *node, unsigned *repetition,

@@ -15,8 +15,7 @@ struct mt_charsmap {
     size_t text_bytes;
 };
 
-/* --- the trie
- * ----------------------------------------------------------------------------------------------- */
+/* --- the trie ------------------------------------------------------------------------------------------- */
 
 static uint32_t unit_offset(uint32_t unit)
 {
@@ -93,8 +92,7 @@ int mt_charsmap_apply(const struct mt_charsmap *charsmap, struct mt_view text, s
     return r;
 }
 
-/* --- loading
- * ------------------------------------------------------------------------------------------------ */
+/* --- loading -------------------------------------------------------------------------------------------- */
 
 static int load(struct mt_charsmap *charsmap, const unsigned char *data, size_t bytes)
 {

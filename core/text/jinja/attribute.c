@@ -111,9 +111,7 @@ struct mt_jvalue *mt_jitem(struct mt_jrun *run, struct mt_jvalue *object, struct
     return value || run->failed ? value : mt_jundefined_name(run, object, key);
 }
 
-/* --- slices
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- slices --------------------------------------------------------------------------------------------- */
 
 struct bounds {
     int64_t start, stop, step;

@@ -53,8 +53,7 @@ static struct mt_jvalue *evaluate_item(struct mt_jrun *run, const struct mt_jnod
     return mt_jsliced(run, object, parts[0], parts[1], parts[2]);
 }
 
-/* --- arguments
- * -------------------------------------------------------------------------------------------------------- */
+/* --- arguments ------------------------------------------------------------------------------------------ */
 
 static bool spread_items(struct mt_jrun *run, struct mt_jvalue *more, struct mt_jargs *args)
 {
@@ -171,9 +170,7 @@ static struct mt_jvalue *evaluate_test(struct mt_jrun *run, const struct mt_jnod
     return node->test(run, value, &args, &holds) ? mt_jbool(holds) : NULL;
 }
 
-/* --- operators
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- operators ------------------------------------------------------------------------------------------ */
 
 static struct mt_jvalue *evaluate_comparison(struct mt_jrun *run, const struct mt_jnode *node)
 {

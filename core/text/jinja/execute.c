@@ -18,8 +18,7 @@ struct mt_jvalue *mt_jcapture(struct mt_jrun *run, const struct mt_jnodes *body,
     return ok ? mt_jbuffer_value(run, &buffer, false) : NULL;
 }
 
-/* --- assignments
- * -------------------------------------------------------------------------------------------------------- */
+/* --- assignments ---------------------------------------------------------------------------------------- */
 
 static bool assign_namespace(struct mt_jrun *run, const struct mt_jnode *target, struct mt_jvalue *value)
 {
@@ -111,9 +110,7 @@ static bool execute_with(struct mt_jrun *run, const struct mt_jnode *node)
     return ok;
 }
 
-/* --- macros
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- macros --------------------------------------------------------------------------------------------- */
 
 static struct mt_jvalue *make_macro(struct mt_jrun *run, const struct mt_jnode *node, bool anonymous)
 {

@@ -294,8 +294,7 @@ static bool format_value(struct mt_jrun *run, struct mt_jbuffer *buffer, struct 
     return format_float(run, buffer, value, &spec, text);
 }
 
-/* --- texts with fields
- * --------------------------------------------------------------------------------------------------- */
+/* --- texts with fields ---------------------------------------------------------------------------------- */
 
 enum numbering { NOT_KNOWN, COUNTED, WRITTEN };
 

@@ -101,9 +101,7 @@ struct mt_jvalue *mt_jparse_json(struct mt_jrun *run, struct mt_jslice text)
     return with_own_texts(run, mt_jfrom_json(run, json));
 }
 
-/* --- out
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* --- out ------------------------------------------------------------------------------------------------ */
 
 struct style {
     bool ascii, sort, indented;

@@ -211,8 +211,7 @@ static int lex_comment(struct lexer *lexer, size_t tag)
     return fail(lexer, tag, -EINVAL, "a comment without its end `#}`");
 }
 
-/* --- within tags
- * ---------------------------------------------------------------------------------------------- */
+/* --- within tags ---------------------------------------------------------------------------------------- */
 
 static int lex_number(struct lexer *lexer)
 {

@@ -3,9 +3,7 @@
 
 #include <string.h>
 
-/* --- finding
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- finding -------------------------------------------------------------------------------------------- */
 
 /* The part of `self` between two bounds that may be absent, as a slice has them. *first: the number of its
  * first character; false in *possible where the start lies behind the text's end. */

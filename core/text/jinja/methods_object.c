@@ -16,9 +16,7 @@ static struct mt_jvalue *unsafe(struct mt_jrun *run, struct mt_jvalue *self, str
     return text ? mt_jundefined_unsafe(run, self, text) : NULL;
 }
 
-/* --- dicts
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* --- dicts ---------------------------------------------------------------------------------------------- */
 
 static struct mt_jvalue *get(struct mt_jrun *run, struct mt_jvalue *self, const struct mt_jargs *args)
 {
@@ -73,9 +71,7 @@ struct mt_jvalue *mt_jdict_method(struct mt_jrun *run, struct mt_jvalue *self, s
     return mt_jfind_method(run, methods, self, name);
 }
 
-/* --- lists
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* --- lists ---------------------------------------------------------------------------------------------- */
 
 static struct mt_jvalue *index_of(struct mt_jrun *run, struct mt_jvalue *self, const struct mt_jargs *args)
 {
@@ -137,9 +133,7 @@ struct mt_jvalue *mt_jlist_method(struct mt_jrun *run, struct mt_jvalue *self, s
     return mt_jfind_method(run, methods, self, name);
 }
 
-/* --- numbers
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- numbers -------------------------------------------------------------------------------------------- */
 
 struct mt_jvalue *mt_jnumber_method(struct mt_jrun *run, struct mt_jvalue *self, struct mt_jslice name)
 {

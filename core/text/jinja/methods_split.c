@@ -10,9 +10,7 @@ static struct mt_jvalue *like(struct mt_jrun *run, const struct mt_jvalue *self,
     return mt_jtext_of(run, text, self->markup);
 }
 
-/* --- trimming
- * -------------------------------------------------------------------------------------------------------------
- */
+/* --- trimming ------------------------------------------------------------------------------------------- */
 
 static bool trims(uint32_t character, const struct mt_jslice *characters)
 {
@@ -102,9 +100,7 @@ static struct mt_jvalue *removesuffix(struct mt_jrun *run, struct mt_jvalue *sel
     return remove_affix(run, self, args, true);
 }
 
-/* --- splitting
- * --------------------------------------------------------------------------------------------------------------
- */
+/* --- splitting ------------------------------------------------------------------------------------------ */
 
 static bool add_part(struct mt_jrun *run, struct mt_jvalue *list, const struct mt_jvalue *self,
                      const char *begin, size_t bytes)

@@ -62,9 +62,7 @@ bool mt_jfind_work(struct mt_jrun *run, size_t bytes, size_t part_bytes, bool ea
     return mt_jwork(run, work);
 }
 
-/* --- making others
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- making others -------------------------------------------------------------------------------------- */
 
 struct mt_jvalue *mt_jreplace(struct mt_jrun *run, struct mt_jvalue *self, struct mt_jslice old,
                               struct mt_jslice new, int64_t count)

@@ -42,8 +42,7 @@ static struct mt_jnode *over(struct mt_jparser *parser, enum mt_jnode_type type,
     return with_height(parser, node);
 }
 
-/* --- values
- * ----------------------------------------------------------------------------------------------------- */
+/* --- values --------------------------------------------------------------------------------------------- */
 
 static struct mt_jnode *constant(struct mt_jparser *parser, const struct mt_jtoken *at,
                                  struct mt_jvalue *value)
@@ -166,8 +165,7 @@ static struct mt_jnode *parse_primary(struct mt_jparser *parser)
     return node;
 }
 
-/* --- what follows a value
- * ------------------------------------------------------------------------------------------ */
+/* --- what follows a value ------------------------------------------------------------------------------- */
 
 static struct mt_jnode *parse_slice_part(struct mt_jparser *parser)
 {
@@ -392,8 +390,7 @@ static struct mt_jnode *parse_filters_and_tests(struct mt_jparser *parser, struc
     return node;
 }
 
-/* --- operators
- * -------------------------------------------------------------------------------------------------------- */
+/* --- operators ------------------------------------------------------------------------------------------ */
 
 static struct mt_jnode *parse_unary(struct mt_jparser *parser, bool with_filter)
 {

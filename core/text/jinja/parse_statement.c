@@ -115,9 +115,7 @@ struct mt_jvalue *mt_jparse_text(struct mt_jparser *parser, struct mt_jslice tex
     return value;
 }
 
-/* --- tokens
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- tokens --------------------------------------------------------------------------------------------- */
 
 bool mt_jat(const struct mt_jparser *parser, enum mt_jtoken_type type)
 {
@@ -203,9 +201,7 @@ static bool expect_name(struct mt_jparser *parser, const char *name)
     return expect(parser, MT_J_TOKEN_NAME, name);
 }
 
-/* --- bodies
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- bodies --------------------------------------------------------------------------------------------- */
 
 static bool parse_body(struct mt_jparser *parser, const char *const *ends, struct mt_jnodes *body);
 
@@ -251,8 +247,7 @@ static bool parse_function(struct mt_jparser *parser, const char *end, struct mt
     return ok;
 }
 
-/* --- statements
- * -------------------------------------------------------------------------------------------------------- */
+/* --- statements ----------------------------------------------------------------------------------------- */
 
 static struct mt_jnode *parse_set(struct mt_jparser *parser, struct mt_jnode *node)
 {

@@ -82,8 +82,7 @@ bool mt_jenter(struct mt_jrun *run)
     return true;
 }
 
-/* --- texts in the making
- * ------------------------------------------------------------------------------------------- */
+/* --- texts in the making -------------------------------------------------------------------------------- */
 
 static bool reserve(struct mt_jrun *run, struct mt_jbuffer *buffer, size_t more)
 {
@@ -162,9 +161,7 @@ struct mt_jvalue *mt_jbuffer_value(struct mt_jrun *run, const struct mt_jbuffer 
     return mt_jtext_of(run, (struct mt_jslice){buffer->data, buffer->bytes}, markup);
 }
 
-/* --- scopes
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- scopes --------------------------------------------------------------------------------------------- */
 
 static bool set_variable(struct mt_jrun *run, struct mt_jframe *frame, uint32_t name, struct mt_jvalue *value)
 {

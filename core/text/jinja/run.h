@@ -101,8 +101,7 @@ bool mt_jframe_reset(struct mt_jrun *run, struct mt_jframe *frame, const struct 
 bool mt_jassign(struct mt_jrun *run, uint32_t name, struct mt_jvalue *value); /* in the innermost frame */
 struct mt_jvalue *mt_jlookup(const struct mt_jrun *run, uint32_t name);       /* NULL: not there */
 
-/* --- str(), repr() (print.c) and JSON (json.c)
- * -------------------------------------------------------------- */
+/* --- str(), repr() (print.c) and JSON (json.c) ---------------------------------------------------------- */
 
 bool mt_jwrite(struct mt_jrun *run, struct mt_jbuffer *buffer, struct mt_jvalue *value);
 bool mt_jwrite_repr(struct mt_jrun *run, struct mt_jbuffer *buffer, struct mt_jvalue *value);
@@ -116,8 +115,7 @@ struct mt_jvalue *mt_jfrom_json(struct mt_jrun *run, const json_t *json);
 struct mt_jvalue *mt_jparse_json(struct mt_jrun *run, struct mt_jslice text);
 struct mt_jvalue *mt_jto_json(struct mt_jrun *run, struct mt_jvalue *value, const struct mt_jargs *args);
 
-/* --- numbers (number.c)
- * -------------------------------------------------------------------------------------- */
+/* --- numbers (number.c) --------------------------------------------------------------------------------- */
 
 /* Python's repr of a float. */
 #define MT_J_FLOAT_BYTES 40
@@ -127,8 +125,7 @@ void mt_jfloat_repr(double number, char text[MT_J_FLOAT_BYTES]);
 bool mt_jread_int(struct mt_jslice text, int base, int64_t *integer, bool *overflow);
 bool mt_jread_float(struct mt_jslice text, double *number);
 
-/* --- operators (operate.c)
- * ------------------------------------------------------------------------------------- */
+/* --- operators (operate.c) ------------------------------------------------------------------------------ */
 
 struct mt_jvalue *mt_joperate(struct mt_jrun *run, enum mt_joperator operator, struct mt_jvalue * a,
                               struct mt_jvalue *b);
@@ -136,8 +133,7 @@ struct mt_jvalue *mt_jnegate(struct mt_jrun *run, struct mt_jvalue *value, bool 
 bool mt_jrelate(struct mt_jrun *run, enum mt_joperator operator, struct mt_jvalue * a, struct mt_jvalue *b,
                 bool *holds);
 
-/* --- attributes and items (attribute.c)
- * ------------------------------------------------------------------------ */
+/* --- attributes and items (attribute.c) ----------------------------------------------------------------- */
 
 struct mt_jvalue *mt_jattribute(struct mt_jrun *run, struct mt_jvalue *object, struct mt_jvalue *name);
 struct mt_jvalue *mt_jitem(struct mt_jrun *run, struct mt_jvalue *object, struct mt_jvalue *key);
@@ -145,8 +141,7 @@ struct mt_jvalue *mt_jitem(struct mt_jrun *run, struct mt_jvalue *object, struct
 struct mt_jvalue *mt_jsliced(struct mt_jrun *run, struct mt_jvalue *object, struct mt_jvalue *start,
                              struct mt_jvalue *stop, struct mt_jvalue *step);
 
-/* --- walking (iterate.c)
- * ---------------------------------------------------------------------------------------- */
+/* --- walking (iterate.c) -------------------------------------------------------------------------------- */
 
 struct mt_jiterator {
     struct mt_jvalue *source;
@@ -161,8 +156,7 @@ struct mt_jvalue *mt_jcollect(struct mt_jrun *run, struct mt_jvalue *value, enum
 bool mt_jappend(struct mt_jrun *run, struct mt_jvalue *list,
                 struct mt_jvalue *item); /* of a list in the making */
 
-/* --- calls (call.c)
- * --------------------------------------------------------------------------------------------- */
+/* --- calls (call.c) ------------------------------------------------------------------------------------- */
 
 struct mt_jkeyword {
     struct mt_jslice name;
@@ -182,8 +176,7 @@ bool mt_jbind(struct mt_jrun *run, const char *what, const struct mt_jargs *args
               size_t num_names, size_t num_required, struct mt_jvalue **values);
 struct mt_jvalue *mt_jcall(struct mt_jrun *run, struct mt_jvalue *callee, const struct mt_jargs *args);
 
-/* --- what templates call
- * ------------------------------------------------------------------------------------------ */
+/* --- what templates call -------------------------------------------------------------------------------- */
 
 /* NULL when Jinja has none of that name. *refused: Jinja has it and this does not. */
 mt_jfilter mt_jfilter_find(struct mt_jslice name, bool *refused);
@@ -204,8 +197,7 @@ struct mt_jvalue *mt_jformat(struct mt_jrun *run, struct mt_jvalue *text, const 
 struct mt_jvalue *mt_jformat_map(struct mt_jrun *run, struct mt_jvalue *text, struct mt_jvalue *mapping);
 struct mt_jvalue *mt_jpercent(struct mt_jrun *run, struct mt_jvalue *text, struct mt_jvalue *values);
 
-/* --- evaluating
- * -------------------------------------------------------------------------------------------------- */
+/* --- evaluating ----------------------------------------------------------------------------------------- */
 
 struct mt_jvalue *mt_jevaluate(struct mt_jrun *run, const struct mt_jnode *node);
 /* A call, with the caller of a call block (NULL: none). */

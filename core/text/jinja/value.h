@@ -116,8 +116,7 @@ struct mt_jvalue {
     };
 };
 
-/* --- making values: NULL means that the rendering has failed
- * ------------------------------------------------ */
+/* --- making values: NULL means that the rendering has failed -------------------------------------------- */
 
 struct mt_jvalue *mt_jnone(void);
 struct mt_jvalue *mt_jbool(bool truth);
@@ -138,8 +137,7 @@ struct mt_jvalue *mt_jundefined_unsafe(struct mt_jrun *run, struct mt_jvalue *ob
 struct mt_jvalue *mt_jmethod_new(struct mt_jrun *run, const char *name, mt_jmethod_call call,
                                  struct mt_jvalue *self);
 
-/* --- looking at values
- * -------------------------------------------------------------------------------------- */
+/* --- looking at values ---------------------------------------------------------------------------------- */
 
 static inline bool mt_jis(const struct mt_jvalue *value, enum mt_jkind kind)
 {
@@ -185,8 +183,7 @@ bool mt_jhas_length(const struct mt_jvalue *value);
 /* Fails with what an undefined value is; returns NULL. */
 void *mt_jfail_undefined(struct mt_jrun *run, const struct mt_jvalue *value);
 
-/* --- dicts: in order of insertion
- * ---------------------------------------------------------------------------- */
+/* --- dicts: in order of insertion ----------------------------------------------------------------------- */
 
 struct mt_jentry {
     struct mt_jvalue *key, *value;
@@ -209,8 +206,7 @@ bool mt_jdict_put_text(struct mt_jrun *run, struct mt_jdict *dict, struct mt_jsl
 struct mt_jvalue *mt_jdict_get(struct mt_jrun *run, const struct mt_jdict *dict, const struct mt_jvalue *key);
 struct mt_jvalue *mt_jdict_get_text(struct mt_jrun *run, const struct mt_jdict *dict, struct mt_jslice key);
 
-/* --- comparing (compare.c)
- * ------------------------------------------------------------------------------------ */
+/* --- comparing (compare.c) ------------------------------------------------------------------------------ */
 
 /* False: not hashable, or the error set since it was too much work. */
 bool mt_jhash(struct mt_jrun *run, const struct mt_jvalue *value, uint64_t *hash);
