@@ -34,6 +34,15 @@ int mt_config_size(const json_t *config, const char *key, size_t most, bool requ
     return 0;
 }
 
+int mt_config_count(const json_t *config, const char *key, size_t most, size_t *value, struct mt_error *error)
+{
+    const json_t *item = present(config, key);
+    if (!json_is_integer(item) || json_integer_value(item) != 0)
+        return mt_config_size(config, key, most, false, value, error);
+    *value = 0;
+    return 0;
+}
+
 int mt_config_bool(const json_t *config, const char *key, bool *value, struct mt_error *error)
 {
     const json_t *item = present(config, key);
@@ -224,6 +233,8 @@ static int check_nested(const struct mt_family *family, const char *outer, const
 static int check_key(const struct mt_family *family, const char *key, const json_t *value, bool strict,
                      json_t *notes, struct mt_error *error)
 {
+    if (is_nested(family, key) && !json_is_object(value))
+        return bad(error, key, "an object");
     if (is_nested(family, key))
         return check_nested(family, key, value, strict, notes, error);
     for (const struct mt_family_fixed *fixed = family->fixed; fixed && fixed->key; fixed++) {
@@ -267,21 +278,47 @@ static int check_key(const struct mt_family *family, const char *key, const json
     return 0;
 }
 
+/* Keys that tell entries of one name apart: of another type than the entries have, one of them would be taken
+ * silently. */
+static int check_telling_apart(const struct mt_family *family, const json_t *config, struct mt_error *error)
+{
+    size_t count;
+    const struct mt_family *const *all = mt_family_table(&count);
+    for (size_t i = 0; i < count; i++)
+        for (const struct mt_family_fixed *when = all[i]->when; when && when->key; when++) {
+            const json_t *value = present(config, when->key);
+            const bool is_switch = strcmp(when->value, "true") == 0 || strcmp(when->value, "false") == 0;
+            if (value && is_switch && !json_is_boolean(value) &&
+                strcmp(all[i]->model_type, family->model_type) == 0)
+                return bad(error, when->key, "true or false");
+        }
+    return 0;
+}
+
 int mt_config_check_keys(const struct mt_family *family, const json_t *config, bool strict, json_t *notes,
                          struct mt_error *error)
 {
     const char *key;
     json_t *value;
+    int r = check_telling_apart(family, config, error);
+    if (r)
+        return r;
     json_object_foreach((json_t *)(uintptr_t)config, key, value)
     {
         if (json_is_null(value))
             continue;
-        int r = check_key(family, key, value, strict, notes, error);
+        r = check_key(family, key, value, strict, notes, error);
         if (r)
             return r;
     }
+    /* Without effect, but no word stands there. */
+    static const char *const counts[] = {"num_experts", "top_k_experts", "moe_intermediate_size",
+                                         "pretraining_tp"};
     double dropout = 0;
-    int r = mt_config_number(config, "attention_dropout", &dropout, error);
+    size_t count;
+    r = mt_config_number(config, "attention_dropout", &dropout, error);
+    for (size_t i = 0; r == 0 && i < sizeof counts / sizeof *counts; i++)
+        r = mt_config_count(config, counts[i], SIZE_MAX / 2, &count, error);
     if (!r && dropout != 0)
         json_array_append_new(
             notes, json_sprintf("config: dropout is not applied (`attention_dropout` is %g)", dropout));

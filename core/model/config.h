@@ -11,6 +11,9 @@
 /* A whole number from 1 to `most`. `required`: absent is an error, else *value stays as it is. */
 int mt_config_size(const json_t *config, const char *key, size_t most, bool required, size_t *value,
                    struct mt_error *error);
+/* From 0 on; absent: *value stays as it is. */
+int mt_config_count(const json_t *config, const char *key, size_t most, size_t *value,
+                    struct mt_error *error);
 int mt_config_bool(const json_t *config, const char *key, bool *value, struct mt_error *error);
 int mt_config_number(const json_t *config, const char *key, double *value, struct mt_error *error);
 /* `xielu` (may be NULL: not supported) is set for that name; it has numbers of its own. */

@@ -76,9 +76,7 @@ static int read_window(const json_t *config, struct mt_layer_rules *rules, struc
     rules->window_from = 28;
     int r = mt_config_size(config, "sliding_window", SIZE_MAX / 2, false, &rules->window, error);
     r = r ? r : mt_config_bool(config, "use_sliding_window", &used, error);
-    const json_t *from = json_object_get(config, "max_window_layers");
-    if (json_is_integer(from) && json_integer_value(from) >= 0)
-        rules->window_from = (size_t)json_integer_value(from);
+    r = r ? r : mt_config_count(config, "max_window_layers", SIZE_MAX / 2, &rules->window_from, error);
     if (!rules->types && family->windows == MT_WINDOW_PATTERN) {
         r = r ? r
               : mt_config_size(config, "_sliding_window_pattern", SIZE_MAX / 2, false, &rules->window_pattern,
@@ -101,6 +99,9 @@ static int read_layer_config(const json_t *object, struct mt_layer_rules *rules,
 {
     const char *key;
     json_t *value;
+    if (!json_is_object(object))
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                            "config: what `per_layer_config` says of a layer must be an object");
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
         size_t *known = strcmp(key, "head_dim") == 0              ? &rules->full_head_dim
@@ -125,6 +126,9 @@ static int read_full_heads(const json_t *config, struct mt_layer_rules *rules, s
     if (!family->global_head_dim)
         return 0;
     int r = mt_config_bool(config, "attention_k_eq_v", &rules->full_value_is_key, error);
+    if (layers && !json_is_null(layers) && !json_is_object(layers))
+        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                            "config: `per_layer_config` must be an object");
     if (!json_is_object(layers)) {
         rules->full_head_dim = family->global_head_dim;
         r = r ? r
@@ -148,6 +152,20 @@ static int read_full_heads(const json_t *config, struct mt_layer_rules *rules, s
         first = object;
     }
     return r || !first ? r : read_layer_config(first, rules, error);
+}
+
+/* 1 or true where a layer has rope. */
+static int check_rope_list(const struct mt_layer_rules *rules, struct mt_error *error)
+{
+    size_t i;
+    const json_t *item;
+    json_array_foreach(rules->no_rope, i, item)
+    {
+        if (!json_is_integer(item) && !json_is_boolean(item))
+            return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                                "config: entry %zu of `no_rope_layers` must be 0 or 1", i);
+    }
+    return 0;
 }
 
 int mt_layer_rules_read(struct mt_model *model, const json_t *config, size_t head_dim,
@@ -174,6 +192,7 @@ int mt_layer_rules_read(struct mt_model *model, const json_t *config, size_t hea
         r = r ? r : read_list(config, "layer_types", model->num_layers, &rules->types, error);
     if (family->ropes == MT_ROPE_LISTED) {
         r = r ? r : read_list(config, "no_rope_layers", model->num_layers, &rules->no_rope, error);
+        r = r ? r : check_rope_list(rules, error);
         r = r ? r
               : mt_config_size(config, "no_rope_layer_interval", SIZE_MAX / 2, false,
                                &rules->no_rope_interval, error);

@@ -244,6 +244,9 @@ static int read_shape(struct mt_model *model, const json_t *config, struct shape
         shape->activation = MT_ACTIVATION_GELU_TANH;
     r = r ? r : mt_config_dtype(config, &model->source_dtype, error);
     const json_t *padding = json_object_get(config, "pad_token_id");
+    if (!r && padding && !json_is_null(padding) && !json_is_integer(padding))
+        r = mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
+                         "config: `pad_token_id` must be a whole number");
     model->padding_id =
         json_is_integer(padding) && !family->keeps_padding_row ? json_integer_value(padding) : -1;
     model->norm_eps = (float)eps;
@@ -337,19 +340,6 @@ static int build_layers(struct mt_model *model, const struct shape *shape, const
     return 0;
 }
 
-/* A whole number from 0 on; absent: `otherwise`. */
-static int read_count(const json_t *config, const char *key, size_t otherwise, size_t *value,
-                      struct mt_error *error)
-{
-    const json_t *item = json_object_get(config, key);
-    *value = otherwise;
-    if (json_is_integer(item) && json_integer_value(item) == 0) {
-        *value = 0;
-        return 0;
-    }
-    return mt_config_size(config, key, MAX_WIDTH, false, value, error);
-}
-
 /* The last layer below `end` with a window where `layer` has one; SIZE_MAX: none. */
 static size_t last_of_kind(const struct mt_model *model, size_t end, const struct mt_layer *layer)
 {
@@ -362,9 +352,9 @@ static size_t last_of_kind(const struct mt_model *model, size_t end, const struc
 /* The last layers may read the keys and values of earlier ones. */
 static int share_keys(struct mt_model *model, const json_t *config, struct mt_error *error)
 {
-    size_t shared;
+    size_t shared = 0;
     bool wide = false;
-    int r = read_count(config, "num_kv_shared_layers", 0, &shared, error);
+    int r = mt_config_count(config, "num_kv_shared_layers", MAX_WIDTH, &shared, error);
     r = r ? r : mt_config_bool(config, "use_double_wide_mlp", &wide, error);
     if (r || !shared)
         return r;
@@ -392,10 +382,10 @@ static int share_keys(struct mt_model *model, const json_t *config, struct mt_er
 /* What travels beside the stream. */
 static int read_side(struct mt_model *model, const json_t *config, struct mt_error *error)
 {
-    size_t size = 0, vocab_size = 262144;
+    size_t size = 256, vocab_size = 262144;
     if (!model->family->names[MT_ROLE_LAYER_EMBEDDING])
         return 0;
-    int r = read_count(config, "hidden_size_per_layer_input", 256, &size, error);
+    int r = mt_config_count(config, "hidden_size_per_layer_input", MAX_WIDTH, &size, error);
     r = r ? r
           : mt_config_size(config, "vocab_size_per_layer_input", MAX_VOCABULARY, false, &vocab_size, error);
     if (!r && size && vocab_size != model->vocab_size)
@@ -424,9 +414,25 @@ static json_t *with_usual_keys(const struct mt_family *family, const json_t *con
     }
     const json_t *old = json_object_get(config, "rope_scaling"),
                  *rope = json_object_get(config, "rope_parameters");
-    if (copy && family->rope_default && !json_is_object(old) && !json_is_object(rope))
+    const bool told = (old && !json_is_null(old)) || (rope && !json_is_null(rope));
+    if (copy && family->rope_default && !told)
         json_object_set_new(copy, "rope_parameters", json_loads(family->rope_default, 0, NULL));
     return copy;
+}
+
+/* A sentence about a usual key says what the file calls it. */
+static void name_own_key(const struct mt_family *family, const json_t *config, struct mt_error *error)
+{
+    for (const struct mt_family_renamed *renamed = family->renamed; error && renamed && renamed->own;
+         renamed++) {
+        char usual[80];
+        snprintf(usual, sizeof usual, "`%s`", renamed->usual);
+        if (!mt_config_at(config, renamed->own) || !strstr(error->message, usual))
+            continue;
+        mt_error_set(error, error->code, error->reason, "%s (here it is called `%s`)", error->message,
+                     renamed->own);
+        return;
+    }
 }
 
 static int build(struct mt_model *model, const json_t *config, bool strict, struct mt_error *error)
@@ -448,13 +454,15 @@ static int build(struct mt_model *model, const json_t *config, bool strict, stru
     if (!r && !usual)
         r = mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY,
                          "out of memory for the model's description");
-    config = usual;
-    r = r ? r : read_shape(model, config, &shape, error);
-    r = r ? r : make_alibi(model, config, &shape, error);
-    r = r ? r : mt_layer_rules_read(model, config, shape.head_dim, &rules, error);
+    r = r ? r : read_shape(model, usual, &shape, error);
+    r = r ? r : make_alibi(model, usual, &shape, error);
+    r = r ? r : mt_layer_rules_read(model, usual, shape.head_dim, &rules, error);
     r = r ? r : build_layers(model, &shape, &rules, error);
-    r = r ? r : read_side(model, config, error);
-    return r ? r : mt_parameters_build(model, &shape.biases, error);
+    r = r ? r : read_side(model, usual, error);
+    r = r ? r : mt_parameters_build(model, &shape.biases, error);
+    if (r < 0)
+        name_own_key(model->family, config, error);
+    return r;
 }
 
 int mt_model_make(const json_t *config, bool strict, struct mt_model **model_out, struct mt_error *error)

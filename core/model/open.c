@@ -28,10 +28,16 @@ int mt_model_read_config(const char *path, json_t **config, struct mt_error *err
                 : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to read config.json");
 }
 
+int mt_model_of_path(const char *path, const json_t *config, struct mt_model **model, struct mt_error *error)
+{
+    int r = mt_model_from_config(config, model, error);
+    return r < 0 ? mt_error_prefix(error, "%s", path), r : 0;
+}
+
 int mt_model_open(const char *path, struct mt_model **model, struct mt_error *error)
 {
     *model = NULL;
     mt_autojson json_t *config = NULL;
     int r = mt_model_read_config(path, &config, error);
-    return r < 0 ? r : mt_model_from_config(config, model, error);
+    return r < 0 ? r : mt_model_of_path(path, config, model, error);
 }

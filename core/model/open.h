@@ -11,6 +11,9 @@
  * MT_REASON_BAD_MODEL. */
 int mt_model_read_config(const char *path, json_t **config, struct mt_error *error);
 
+/* The model that a config read from `path` describes: errors name the path. */
+int mt_model_of_path(const char *path, const json_t *config, struct mt_model **model, struct mt_error *error);
+
 /* The model that it describes. Only what says how large it is, is read. */
 int mt_model_open(const char *path, struct mt_model **model, struct mt_error *error);
 

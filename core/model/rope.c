@@ -1,6 +1,7 @@
 #include "core/model/rope.h"
 
 #include "core/base/arena.h"
+#include "core/model/config.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -126,8 +127,8 @@ static int read_yarn(const json_t *settings, struct mt_rope *rope, struct mt_err
     r = r ? r : number(settings, "attention_factor", 0, &attention, error);
     r = r ? r : number(settings, "beta_fast", 32, &rope->beta_fast, error);
     r = r ? r : number(settings, "beta_slow", 1, &rope->beta_slow, error);
-    const json_t *truncate = present(settings, "truncate");
-    rope->truncate = !truncate || !json_is_false(truncate);
+    rope->truncate = true;
+    r = r ? r : mt_config_bool(settings, "truncate", &rope->truncate, error);
     if (attention > 0)
         rope->attention_factor = attention;
     else if (mscale > 0 && all > 0)

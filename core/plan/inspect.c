@@ -156,7 +156,7 @@ static int read_model(json_t *report, const char *path, const struct mt_gguf *fi
     int r = file ? mt_gguf_to_config(file, &config, error) : mt_model_read_config(path, &config, error);
     if (r == 0)
         json_object_set_new(report, "config", config);
-    r = r ? r : mt_model_from_config(config, &model, error);
+    r = r ? r : mt_model_of_path(path, config, &model, error);
     if (r == 0) {
         json_object_set_new(
             report, "model",
