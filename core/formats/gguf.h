@@ -107,6 +107,17 @@ bool mt_gguf_integer(const struct mt_gguf_value *value, size_t i, int64_t *integ
 /* The text of a string that is no array; false for anything else. */
 bool mt_gguf_string(const struct mt_gguf_value *value, struct mt_gguf_text *text);
 
+/* What a key's value must be where the key is there: -EINVAL, MT_REASON_BAD_MODEL with file and key where it
+ * is anything else. None of these is an array. */
+enum mt_gguf_expected {
+    MT_GGUF_A_TEXT,
+    MT_GGUF_A_NUMBER,       /* finite */
+    MT_GGUF_A_WHOLE_NUMBER, /* without a fraction, within int64 */
+    MT_GGUF_A_SWITCH,       /* a bool, or a whole number that is 0 or 1 */
+};
+int mt_gguf_expect(const struct mt_gguf *file, const char *key, enum mt_gguf_expected expected,
+                   struct mt_error *error);
+
 /* The items of an array of strings, one after another. Starts as {value}. */
 struct mt_gguf_strings {
     const struct mt_gguf_value *value;

@@ -121,6 +121,41 @@ static bool is_understood(const struct mt_gguf_architecture *architecture, const
     return false;
 }
 
+/* Of keys that are understood, what is no number that may have a fraction. Where `any`, the reader checks it.
+ */
+static const struct {
+    const char *suffix;
+    bool any;
+    enum mt_gguf_expected expected;
+} kinds[] = {
+    {"embedding_length", .any = true},
+    {"block_count", .any = true},
+    {"context_length", .any = true},
+    {"feed_forward_length", .any = true},
+    {"attention.head_count", .any = true},
+    {"attention.head_count_kv", .any = true},
+    {"attention.sliding_window_pattern", .any = true},
+    {"vocab_size", .expected = MT_GGUF_A_WHOLE_NUMBER},
+    {"attention.key_length", .expected = MT_GGUF_A_WHOLE_NUMBER},
+    {"attention.value_length", .expected = MT_GGUF_A_WHOLE_NUMBER},
+    {"attention.sliding_window", .expected = MT_GGUF_A_WHOLE_NUMBER},
+    {"rope.dimension_count", .expected = MT_GGUF_A_WHOLE_NUMBER},
+    {"rope.scaling.original_context_length", .expected = MT_GGUF_A_WHOLE_NUMBER},
+    {"rope.scaling.type", .expected = MT_GGUF_A_TEXT},
+    {"tensor_data_layout", .expected = MT_GGUF_A_TEXT},
+    {"rope.scaling.finetuned", .expected = MT_GGUF_A_SWITCH},
+    {"use_parallel_residual", .expected = MT_GGUF_A_SWITCH},
+};
+
+static int check_kind(const struct mt_gguf_config *reading, const char *key, const char *suffix,
+                      struct mt_error *error)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(suffix, kinds[i].suffix) == 0)
+            return kinds[i].any ? 0 : mt_gguf_expect(reading->file, key, kinds[i].expected, error);
+    return mt_gguf_expect(reading->file, key, MT_GGUF_A_NUMBER, error);
+}
+
 static int check_keys(const struct mt_gguf_config *reading, struct mt_error *error)
 {
     const size_t prefix = strlen(reading->architecture->name);
@@ -129,12 +164,17 @@ static int check_keys(const struct mt_gguf_config *reading, struct mt_error *err
         if (strncmp(value->key, reading->architecture->name, prefix) != 0 || value->key[prefix] != '.')
             continue;
         const char *suffix = value->key + prefix + 1;
-        if (!is_understood(reading->architecture, suffix) && !is_neutral(suffix, value))
+        if (is_neutral(suffix, value))
+            continue;
+        if (!is_understood(reading->architecture, suffix))
             return mt_error_set(
                 error, -ENOTSUP, MT_REASON_BAD_MODEL,
                 "%s: \"%s\" is not known for %s and may change the mathematics; it is refused "
                 "rather than guessed",
                 mt_gguf_path(reading->file), value->key, reading->architecture->name);
+        int r = check_kind(reading, value->key, suffix, error);
+        if (r < 0)
+            return r;
     }
     return 0;
 }
@@ -146,7 +186,8 @@ static int read_size(const struct mt_gguf_config *reading, const char *suffix, i
                      struct mt_error *error)
 {
     const struct mt_gguf_value *value = mt_gguf_config_value(reading, suffix);
-    if (!value || value->count == 0 || !mt_gguf_integer(value, 0, size) || *size < 1 || *size > INT32_MAX)
+    if (!value || value->count == 0 || value->kind == MT_GGUF_BOOL || !mt_gguf_integer(value, 0, size) ||
+        *size < 1 || *size > INT32_MAX)
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "%s: %s.%s is missing, or no size",
                             mt_gguf_path(reading->file), reading->architecture->name, suffix);
     for (size_t i = 1; i < value->count; i++) {

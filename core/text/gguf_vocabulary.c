@@ -12,6 +12,7 @@
 #include "core/text/vocab.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +51,7 @@ static bool flag(const struct mt_gguf *file, const char *key, bool otherwise)
 {
     const struct mt_gguf_value *value = mt_gguf_find(file, key);
     int64_t set;
-    return value && !value->is_array && mt_gguf_integer(value, 0, &set) ? set != 0 : otherwise;
+    return value && mt_gguf_integer(value, 0, &set) ? set != 0 : otherwise;
 }
 
 int64_t mt_gguf_token_id(const struct mt_gguf *file, const char *name)
@@ -64,6 +65,44 @@ int64_t mt_gguf_token_id(const struct mt_gguf *file, const char *name)
                    (uint64_t)id < tokens->count
                ? id
                : -1;
+}
+
+/* --- what is of the wrong type -------------------------------------------------------------------------- */
+
+static int check_id(const struct mt_gguf *file, const char *name, bool in_vocabulary, struct mt_error *error)
+{
+    char key[64];
+    int64_t id;
+    snprintf(key, sizeof key, "tokenizer.ggml.%s", name);
+    int r = mt_gguf_expect(file, key, MT_GGUF_A_WHOLE_NUMBER, error);
+    const struct mt_gguf_value *value = mt_gguf_find(file, key);
+    if (r < 0 || !value || !in_vocabulary || !mt_gguf_integer(value, 0, &id) || id == -1 ||
+        id == UINT32_MAX || mt_gguf_token_id(file, name) >= 0)
+        return r; /* -1 in either width says that there is none */
+    return bad_model(error, "%s: %s is %lld, which is no id of the vocabulary", mt_gguf_path(file), key,
+                     (long long)id);
+}
+
+/* Keys that would pass for absent. Of ids, those that begin and end texts must be there; others are names
+ * alone. */
+static int check_metadata(const struct mt_gguf *file, struct mt_error *error)
+{
+    static const char *const texts[] = {"tokenizer.ggml.model", "tokenizer.ggml.pre",
+                                        "tokenizer.chat_template", "tokenizer.chat_template.tool_use"};
+    static const char *const switches[] = {"tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token",
+                                           "tokenizer.ggml.add_space_prefix",
+                                           "tokenizer.ggml.remove_extra_whitespaces"};
+    static const char *const ids[] = {"bos_token_id",     "eos_token_id",     "eot_token_id",
+                                      "unknown_token_id", "padding_token_id", "seperator_token_id",
+                                      "cls_token_id",     "mask_token_id"};
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < sizeof texts / sizeof *texts; i++)
+        r = mt_gguf_expect(file, texts[i], MT_GGUF_A_TEXT, error);
+    for (size_t i = 0; r == 0 && i < sizeof switches / sizeof *switches; i++)
+        r = mt_gguf_expect(file, switches[i], MT_GGUF_A_SWITCH, error);
+    for (size_t i = 0; r == 0 && i < sizeof ids / sizeof *ids; i++)
+        r = check_id(file, ids[i], i < 3, error);
+    return r;
 }
 
 /* --- texts by id --------------------------------------------------------------------------------------- */
@@ -131,6 +170,10 @@ static int open_vocabulary(const struct mt_gguf *file, struct vocabulary *vocabu
     vocabulary->count = tokens->count;
     int r = check_array(vocabulary, "tokenizer.ggml.token_type", false, &vocabulary->types, error);
     r = r ? r : check_array(vocabulary, "tokenizer.ggml.scores", false, &vocabulary->scores, error);
+    double score;
+    for (size_t i = 0; r == 0 && vocabulary->scores && i < vocabulary->count; i++)
+        if (!mt_gguf_number(vocabulary->scores, i, &score) || !isfinite(score))
+            r = bad_model(error, "tokenizer.ggml.scores: that of token %zu is not finite", i);
     return r ? r : read_texts(vocabulary, tokens, error);
 }
 
@@ -475,8 +518,11 @@ int mt_gguf_vocabulary_document(const struct mt_gguf *file, json_t **document, s
 {
     struct vocabulary vocabulary;
     *document = NULL;
+    int r = check_metadata(file, error);
+    if (r < 0)
+        return r;
     mt_autojson json_t *object = json_object();
-    int r = open_vocabulary(file, &vocabulary, error);
+    r = open_vocabulary(file, &vocabulary, error);
     if (r == 0)
         r = object ? fill(&vocabulary, object, error) : no_memory(error);
     close_vocabulary(&vocabulary);
@@ -529,6 +575,9 @@ int mt_gguf_vocabulary_config(const struct mt_gguf *file, json_t **config, json_
                    {"seperator_token_id", "sep_token"}, {"cls_token_id", "cls_token"},
                    {"mask_token_id", "mask_token"}};
     *config = *chat_template = NULL;
+    int r = check_metadata(file, error);
+    if (r < 0)
+        return r;
     mt_autojson json_t *object = json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast",
                                            "clean_up_tokenization_spaces", 0);
     if (!object)
@@ -539,7 +588,7 @@ int mt_gguf_vocabulary_config(const struct mt_gguf *file, json_t **config, json_
         if (text)
             json_object_set_new(object, special[i].name, text);
     }
-    int r = read_templates(file, object, chat_template, error);
+    r = read_templates(file, object, chat_template, error);
     if (r == 0)
         *config = json_incref(object);
     return r;
