@@ -11,6 +11,7 @@
 #include "core/store/files.h"
 #include "core/store/store.h"
 #include "core/stream/decoder.h"
+#include "core/text/json_types.h"
 #include "core/text/tokenizer.h"
 
 #include <stdlib.h>
@@ -56,30 +57,39 @@ static void add_end_ids(struct mt_generator *generator, const json_t *config)
     }
 }
 
+/* generation_config.json says where answers end: what is wrong with it would be missed. */
+static int read_generation(struct mt_generator *generator, const char *folder, struct mt_error *error)
+{
+    mt_autojson json_t *generation = NULL;
+    mt_autofree char *path = mt_path_join(folder, "generation_config.json");
+    if (!path || !mt_path_exists(path))
+        return 0;
+    int result = mt_json_read(path, MT_REASON_BAD_MODEL, &generation, error);
+    if (result == 0)
+        result = mt_json_types_of_tokens(generation, path, error);
+    if (result < 0)
+        return mt_error_prefix(error, "generation_config.json tells where answers end; mend or remove it"),
+               result;
+    add_end_ids(generator, generation);
+    return 0;
+}
+
 static int open_model(struct mt_generator *generator, const char *folder, struct mt_error *error)
 {
     mt_autojson json_t *config = NULL;
     int result = mt_model_read_config(folder, &config, error);
     if (result == 0)
-        result = mt_model_from_config(config, &generator->model, error);
+        result = mt_model_of_path(folder, config, &generator->model, error);
     if (result == 0)
         result = mt_tokenizer_load(folder, &generator->tokenizer, error);
     if (result == 0)
         result = mt_chat_open(NULL, folder, &generator->chat, error);
+    if (result == 0)
+        result = read_generation(generator, folder, error);
+    if (result == 0)
+        result = mt_json_types_of_tokens(config, folder, error);
     if (result < 0)
         return result;
-    mt_autojson json_t *generation = NULL;
-    mt_autofree char *path = mt_path_join(folder, "generation_config.json");
-    if (path && mt_path_exists(path)) { /* it says where answers end: a damaged one would be missed */
-        result = mt_json_read(path, MT_REASON_BAD_MODEL, &generation, error);
-        if (result == 0 && !json_is_object(generation))
-            result = mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "'%s' is no JSON object", path);
-        if (result < 0)
-            return mt_error_prefix(error,
-                                   "generation_config.json tells where answers end; mend or remove it"),
-                   result;
-        add_end_ids(generator, generation);
-    }
     add_end_ids(generator, config);
     if (mt_tokenizer_end(generator->tokenizer) != MT_TOKEN_NONE)
         add_end_id(generator, mt_tokenizer_end(generator->tokenizer));

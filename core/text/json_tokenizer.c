@@ -5,6 +5,7 @@
 #include "core/base/size.h"
 #include "core/base/utf8.h"
 #include "core/text/byte_alphabet.h"
+#include "core/text/json_types.h"
 #include "core/text/pipeline.h"
 #include "core/text/token_names.h"
 
@@ -329,7 +330,7 @@ static int read_template(struct mt_pipeline *tokenizer, const json_t *json, stru
         }
         const char *name = json_string_value(json_object_get(json_object_get(item, "SpecialToken"), "id"));
         const json_t *ids = name ? json_object_get(json_object_get(special_tokens, name), "ids") : NULL;
-        if (!json_is_array(ids))
+        if (!json_array_size(ids))
             return bad_model(error, "the post-processor's template names a special token without ids");
         json_array_foreach(ids, k, id)
         {
@@ -394,7 +395,9 @@ static int read_parts(struct mt_pipeline *tokenizer, const json_t *document, str
     struct decoding decoding = {0};
     size_t size = 0;
     bool unigram;
-    int r = check_model(model, &unigram, error);
+    int r = mt_json_types_of_tokenizer(document, error);
+    if (r == 0)
+        r = check_model(model, &unigram, error);
     if (r == 0)
         r = mt_normalizer_load(json_object_get(document, "normalizer"), &tokenizer->normalizer, error);
     if (r == 0)

@@ -3,6 +3,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/document.h"
 #include "core/base/file.h"
+#include "core/text/json_types.h"
 
 #include <string.h>
 
@@ -14,7 +15,12 @@ int mt_token_config_read(const char *folder, const char *name, json_t **config, 
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for the tokenizer");
     if (!mt_path_exists(path))
         return 0;
-    return mt_json_read(path, MT_REASON_BAD_MODEL, config, error);
+    int r = mt_json_read(path, MT_REASON_BAD_MODEL, config, error);
+    if (r == 0 && strcmp(name, "added_tokens.json") != 0) /* whose keys are texts of tokens */
+        r = mt_json_types_of_tokens(*config, path, error);
+    else if (r == 0 && !json_is_object(*config))
+        r = mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "%s: there is no JSON object in it", path);
+    return r;
 }
 
 bool mt_token_class_is(const char *name, const char *class_name)

@@ -256,7 +256,8 @@ def a_model_that_is_missing_or_damaged_is_refused():
             if name != "more":
                 folder.run("generate", "--model", path, "--prompt", "x", code=65, says=[part])
             folder.train({**tiny(folder / "d.jsonl"), "model": {"path": path}}, "run-" + name, code=65, says=[part])
-        for name, text, part in (("cut", '{"eos_token_id": 2', "generation_config.json"), ("list", "[2]", "no JSON object")):
+        for name, text, part in (("cut", '{"eos_token_id": 2', "generation_config.json"), ("list", "[2]", "no JSON object"),
+                                 ("type", '{"eos_token_id": "2"}', "`eos_token_id` must be a whole number")):
             path = model("generation-" + name)["model"]["path"]
             with open(os.path.join(models, path, "generation_config.json"), "w") as file:
                 file.write(text)
