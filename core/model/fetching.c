@@ -50,11 +50,13 @@ static int check_status(const struct mt_fetching *fetching, const struct mt_tran
     return 0;
 }
 
-/* Between two tries; -EINTR when asked to stop. */
-static int wait_a_moment(const struct mt_fetching *fetching, int try, struct mt_error *error)
+/* Between two tries: as long as the hub asks for, and longer each time; -EINTR when asked to stop. */
+static int wait_a_moment(const struct mt_fetching *fetching, int try, long retry_after,
+                         struct mt_error *error)
 {
     const struct mt_download *download = &fetching->download;
-    for (int tenth = 0; tenth < 5 << try; tenth++) {
+    const long own = 5 << try, asked = 10 * retry_after;
+    for (long tenth = 0; tenth < (own > asked ? own : asked); tenth++) {
         if (download->should_stop && download->should_stop(download->context))
             return mt_error_set(error, -EINTR, MT_REASON_INTERRUPTED,
                                 "the download was stopped; it goes on where it is when asked for again");
@@ -120,16 +122,20 @@ int mt_fetching_list(struct mt_fetching *fetching, struct mt_error *error)
         .download = &fetching->download, .url = url, .fd = -1, .text = text, .max_text = MAX_LISTING_BYTES};
     int r = -EAGAIN;
     for (int try = 0; r == -EAGAIN && try < TRIES; try++) {
-        if (try && wait_a_moment(fetching, try - 1, error) < 0)
+        if (try && wait_a_moment(fetching, try - 1, transfer.retry_after, error) < 0)
             return -EINTR;
         r = mt_transfer_run(&transfer, error);
         r = r ? r : check_status(fetching, &transfer, error);
     }
-    mt_autojson json_t *listing = NULL;
-    if (r == 0)
-        r = mt_json_parse(text, transfer.text_bytes, url, &listing, error);
     if (r < 0)
         return r;
+    mt_autojson json_t *listing = NULL;
+    r = mt_json_parse(text, transfer.text_bytes, url, &listing, error);
+    if (r < 0) {
+        if (error && r != -ENOMEM)
+            error->reason = fetching->reason; /* it is no fault of the job's */
+        return mt_error_prefix(error, "the hub's answer is no JSON"), r;
+    }
     const char *commit = json_string_value(json_object_get(listing, "sha"));
     if (!commit || !mt_fetching_is_plain(commit))
         return mt_error_set(error, -EINVAL, fetching->reason, "%s: the hub's answer names no commit", url);
@@ -185,9 +191,26 @@ static int check_file(const struct mt_fetching *fetching, const char *path, cons
     return r;
 }
 
+/* How large the file in `fd` may become; -1: not known. */
+static int64_t room_for(int fd, off_t have)
+{
+    struct statvfs disk;
+    size_t available;
+    if (fstatvfs(fd, &disk) < 0 || !mt_size_mul((size_t)disk.f_bavail, (size_t)disk.f_frsize, &available))
+        return -1;
+    const size_t room = available > SPARE_BYTES ? available - SPARE_BYTES : 0;
+    return room < INT64_MAX / 2 ? (int64_t)room + have : -1;
+}
+
+/* What one try at a file leaves to the next. */
+struct tries {
+    long retry_after; /* seconds */
+    char etag[MT_TRANSFER_ETAG_BYTES];
+};
+
 /* One try. -EAGAIN: what came stays, the next try goes on behind it. */
 static int try_file(const struct mt_fetching *fetching, const char *url, const char *path, const char *part,
-                    const json_t *file, struct mt_error *error)
+                    const json_t *file, struct tries *tries, struct mt_error *error)
 {
     mt_autofd int fd = open(part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     struct stat status;
@@ -196,14 +219,23 @@ static int try_file(const struct mt_fetching *fetching, const char *url, const c
     const json_int_t told = json_integer_value(json_object_get(file, "size"));
     struct mt_transfer transfer = {
         .download = &fetching->download, .url = url, .fd = fd, .have = status.st_size, .most = told};
+    transfer.room = told < 0 ? room_for(fd, transfer.have) : -1; /* else it was checked for all files */
     const char *sha256 = json_string_value(json_object_get(file, "sha256"));
-    int r = told >= 0 && status.st_size == told && told > 0 ? 0 : mt_transfer_run(&transfer, error);
+    transfer.checked = *sha256;
+    memcpy(transfer.etag, tries->etag, sizeof transfer.etag);
+    /* Of a whole file the hub is asked for its checksum alone, where the listing has none. */
+    int r = told > 0 && status.st_size == told && *sha256 ? 0 : mt_transfer_run(&transfer, error);
+    tries->retry_after = transfer.retry_after;
+    memcpy(tries->etag, transfer.etag, sizeof tries->etag);
     if (r == 0 && transfer.status)
         r = check_status(fetching, &transfer, error);
-    if (r == 0 && transfer.status == 416 && told != status.st_size) /* more than there is: begin again */
-        return ftruncate(fd, 0) < 0
-                   ? mt_error_set_errno(error, MT_REASON_IO, "cannot write %s", part)
-                   : mt_error_set(error, -EAGAIN, MT_REASON_IO, "%s: the part kept was too long", url);
+    if (r == -ESPIPE || (r == 0 && transfer.status == 416 && told != status.st_size)) { /* begin again */
+        if (ftruncate(fd, 0) < 0)
+            return mt_error_set_errno(error, MT_REASON_IO, "cannot write %s", part);
+        return mt_error_set(error, -EAGAIN, MT_REASON_IO, "%s: %s", url,
+                            r ? "what the hub sent does not go on where the file ended"
+                              : "the part kept was too long");
+    }
     if (r == 0 && fsync(fd) < 0)
         r = mt_error_set_errno(error, MT_REASON_IO, "cannot write %s", part);
     return r ? r
@@ -264,20 +296,21 @@ int mt_fetching_file(const struct mt_fetching *fetching, const json_t *file, str
     if (r < 0)
         return r;
     r = -EAGAIN;
-    off_t before = 0;
+    off_t most = 0;
+    struct tries tries = {0};
     while (r == -EAGAIN) {
         struct stat status;
-        r = try_file(fetching, url, path, part, file, error);
+        r = try_file(fetching, url, path, part, file, &tries, error);
         if (r == -EILSEQ && wrong++ == 0) {
             unlink(part); /* once more, from the beginning */
             r = -EAGAIN;
         }
         const off_t now = stat(part, &status) == 0 ? status.st_size : 0;
-        failures = now > before ? 1 : failures + 1; /* a try that brought something costs none */
-        before = now;
+        failures = now > most ? 1 : failures + 1; /* a try that got further than all before costs none */
+        most = now > most ? now : most;
         if (r == -EAGAIN && failures >= TRIES)
             break;
-        if (r == -EAGAIN && wait_a_moment(fetching, failures - 1, error) < 0)
+        if (r == -EAGAIN && wait_a_moment(fetching, failures - 1, tries.retry_after, error) < 0)
             return -EINTR;
     }
     if (r == -EILSEQ)
@@ -324,6 +357,11 @@ int mt_fetching_begin(struct mt_fetching *fetching, const struct mt_download *do
     fetching->download.revision = download->revision ? download->revision : "main";
     if (!fetching->available || !fetching->files)
         return no_memory(error);
+    for (const char *c = fetching->download.token; *c; c++)
+        if ((unsigned char)*c <= ' ' || *c == 0x7f)
+            return mt_error_set(
+                error, -EINVAL, fetching->reason,
+                "HF_TOKEN holds a blank, a line break or another character that no token has");
     if (!is_name(download->name) || !mt_fetching_is_plain(fetching->download.revision))
         return mt_error_set(error, -EINVAL, fetching->reason, "'%s' is not the name of a %s on a hub",
                             download->name, data ? "data set" : "model");

@@ -16,12 +16,15 @@
 
 #define CONNECT_SECONDS 30L
 #define SILENCE_SECONDS 60L
+#define TEXT_SECONDS 300L /* for a whole answer that is no file */
 #define MAX_REDIRECTS 8L
+#define MAX_RETRY_AFTER 60L /* seconds: a daemon takes who sleeps for long as stalled */
 
 struct state {
     struct mt_transfer *transfer;
     CURL *curl;
-    bool begun;      /* the first bytes of a body that counts came */
+    bool begun; /* the first bytes of a body that counts came */
+    char etag[MT_TRANSFER_ETAG_BYTES];
     int write_error; /* negative errno */
     bool stopped;
     int64_t body; /* bytes of this body; -1: not said */
@@ -60,8 +63,12 @@ static size_t on_header(char *line, size_t size, size_t count, void *context)
     struct mt_transfer *transfer = state->transfer;
     const size_t bytes = size * count;
     char value[256];
-    if (strncmp(line, "HTTP/", 5) == 0) /* another answer: lengths are its own, the checksum stays */
+    if (strncmp(line, "HTTP/", 5) == 0) { /* another answer: lengths are its own, the checksum stays */
         state->body = transfer->length = -1;
+        transfer->resumed = false;
+        state->etag[0] = '\0';
+    }
+    header_value(line, bytes, "ETag", state->etag, sizeof state->etag);
     if ((header_value(line, bytes, "X-Linked-Etag", value, sizeof value) ||
          (!*transfer->sha256 && header_value(line, bytes, "ETag", value, sizeof value))) &&
         is_sha256(value))
@@ -73,11 +80,32 @@ static size_t on_header(char *line, size_t size, size_t count, void *context)
         const char *slash = strchr(value, '/');
         long long first = -1;
         sscanf(value, "bytes %lld-", &first);
-        transfer->resumed = first == (long long)transfer->have && first > 0;
+        transfer->resumed = first == (long long)transfer->have;
         if (slash && isdigit((unsigned char)slash[1]))
             transfer->length = strtoll(slash + 1, NULL, 10);
     }
     return bytes;
+}
+
+/* Where the body goes, as its first bytes come. */
+static int begin_body(struct state *state, long status)
+{
+    struct mt_transfer *transfer = state->transfer;
+    if (status == 200)
+        transfer->resumed = false;
+    else if (!transfer->resumed)
+        return -ESPIPE;
+    const bool same = *transfer->etag && strcmp(transfer->etag, state->etag) == 0;
+    if (transfer->resumed && transfer->have > 0 && !same && !transfer->checked && !*transfer->sha256)
+        return -ESPIPE;
+    if (!transfer->resumed) {
+        if (ftruncate(transfer->fd, 0) < 0)
+            return -errno;
+        transfer->have = 0;
+    }
+    memcpy(transfer->etag, state->etag, sizeof transfer->etag);
+    state->begun = true;
+    return 0;
 }
 
 static size_t on_body(char *data, size_t size, size_t count, void *context)
@@ -89,7 +117,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *context)
     curl_easy_getinfo(state->curl, CURLINFO_RESPONSE_CODE, &status);
     if (transfer->fd < 0) {
         if (bytes > transfer->max_text - transfer->text_bytes) {
-            state->write_error = -EFBIG;
+            state->write_error = -EMSGSIZE;
             return 0;
         }
         memcpy(transfer->text + transfer->text_bytes, data, bytes);
@@ -98,19 +126,20 @@ static size_t on_body(char *data, size_t size, size_t count, void *context)
     }
     if (status != 200 && status != 206)
         return bytes; /* an error's text is no part of the file */
-    if (!state->begun && !transfer->resumed) {
-        if (ftruncate(transfer->fd, 0) < 0) {
-            state->write_error = -errno;
-            return 0;
-        }
-        transfer->have = 0;
+    int r = state->begun ? 0 : begin_body(state, status);
+    if (r < 0) {
+        state->write_error = r;
+        return 0;
     }
-    state->begun = true;
     if (transfer->most >= 0 && (int64_t)bytes > transfer->most - transfer->have) {
         state->write_error = -EILSEQ; /* a disk would be full before a body without end is checked */
         return 0;
     }
-    int r = mt_fd_pwrite_all(transfer->fd, data, bytes, transfer->have);
+    if (transfer->room >= 0 && (int64_t)bytes > transfer->room - transfer->have) {
+        state->write_error = -ENOSPC;
+        return 0;
+    }
+    r = mt_fd_pwrite_all(transfer->fd, data, bytes, transfer->have);
     if (r < 0) {
         state->write_error = r;
         return 0;
@@ -144,6 +173,10 @@ static int outcome(const struct state *state, CURLcode code, const char *why, st
         return mt_error_set(error, -EILSEQ, MT_REASON_IO,
                             "%s: more bytes come than the %jd that the hub told", transfer->url,
                             (intmax_t)transfer->most);
+    if (state->write_error == -EMSGSIZE)
+        return mt_error_set(error, -EMSGSIZE, MT_REASON_IO,
+                            "%s: the hub's answer is longer than the bound of %zu bytes", transfer->url,
+                            transfer->max_text);
     if (state->write_error) {
         errno = -state->write_error;
         return mt_error_set_errno(error, MT_REASON_IO, "%s", transfer->url);
@@ -179,6 +212,10 @@ static void set_options(struct state *state, struct curl_slist *headers, char *w
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, state);
+    if (transfer->fd < 0) {
+        curl_easy_setopt(curl, CURLOPT_TIMEOUT, TEXT_SECONDS);
+        curl_easy_setopt(curl, CURLOPT_ACCEPT_ENCODING, ""); /* a file's bytes are wanted as they are kept */
+    }
     if (transfer->fd >= 0 && transfer->have > 0) {
         snprintf(range, sizeof range, "%jd-", (intmax_t)transfer->have);
         curl_easy_setopt(curl, CURLOPT_RANGE, range);
@@ -200,7 +237,7 @@ int mt_transfer_run(struct mt_transfer *transfer, struct mt_error *error)
         curl_easy_cleanup(state.curl);
         return mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory for a download");
     }
-    transfer->status = 0;
+    transfer->status = transfer->retry_after = 0;
     transfer->length = -1;
     transfer->resumed = false;
     transfer->text_bytes = 0;
@@ -208,6 +245,9 @@ int mt_transfer_run(struct mt_transfer *transfer, struct mt_error *error)
     set_options(&state, headers, why);
     const CURLcode code = curl_easy_perform(state.curl);
     curl_easy_getinfo(state.curl, CURLINFO_RESPONSE_CODE, &transfer->status);
+    curl_off_t retry_after = 0;
+    if (curl_easy_getinfo(state.curl, CURLINFO_RETRY_AFTER, &retry_after) == CURLE_OK)
+        transfer->retry_after = retry_after > MAX_RETRY_AFTER ? MAX_RETRY_AFTER : (long)retry_after;
     if (transfer->length < 0 && transfer->status == 200)
         transfer->length = state.body;
     curl_slist_free_all(headers);
