@@ -5,11 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from hub import Hub
+from hub import COMMIT, Hub
 from megatraind import Daemon, Skipped, case, equal, run_cases, until
-from training import MEGATRAIN, WORKER, Folder, tiny, write_documents
+from training import MEGATRAIN, WORKER, Folder, SmallDisk, tiny, write_documents
 
 WEIGHTS = "model.safetensors"
 
@@ -52,12 +53,12 @@ class World(Folder):
         until("some of it is here", lambda: os.path.exists(part) and os.path.getsize(part) >= 5000)
         return process
 
-    def fetch(self, run, code=0, says=(), allow=True, token=None):
+    def fetch(self, run, code=0, says=(), allow=True, token=None, **options):
         environment = self.environment()
         if token:
             environment["HF_TOKEN"] = token
         return self.run("train", "wants.json", "--output-dir", run, *(["--allow-download"] if allow else []), code=code,
-                        says=says, env=environment)
+                        says=says, env=environment, **options)
 
     def check_whole(self):
         for name, data in self.files.items():
@@ -139,6 +140,90 @@ def a_body_without_end_ends_where_the_file_should():
 
 
 @case
+def what_does_not_go_on_where_the_file_ended_begins_again():
+    """Another part than was asked for, and a part of a file that has changed since, both of files without a checksum."""
+    with World() as world:
+        whole, asked = world.files["tokenizer.json"], []
+
+        def odd(request):
+            if not request.path.endswith("/tokenizer.json") or len(asked) == 4:
+                return False
+            asked.append(request.headers.get("Range"))
+            if not asked[-1]:  # a part of it, and no more
+                request.close_connection = True
+                return Hub.send(request, 200, whole[:100], Content_Length=str(len(whole)), ETag=f'"{len(asked)}"')
+            first = 50 if len(asked) == 2 else 100
+            return Hub.send(request, 206, b" " * (len(whole) - first), ETag='"4"',
+                            Content_Range=f"bytes {first}-{len(whole) - 1}/{len(whole)}")
+        world.hub.odd = odd
+        world.fetch("run")
+        world.check_whole()
+        equal(asked, [None, "bytes=100-", None, "bytes=100-"])
+
+
+@case
+def a_hub_that_never_goes_on_is_given_up():
+    with World() as world:
+        whole, asked = world.files[WEIGHTS], []
+
+        def odd(request):
+            if request.path != "/" + WEIGHTS:
+                return False
+            asked.append(request.headers.get("Range"))
+            return Hub.send(request, 206, whole[7:], Content_Range=f"bytes 7-{len(whole) - 1}/{len(whole)}")
+        world.hub.odd = odd
+        world.fetch("run", code=74, says=["does not go on where the file ended"])
+        equal(asked, [None] * 6)
+
+
+@case
+def the_hub_is_left_alone_for_as_long_as_it_asks():
+    with World() as world:
+        times = []
+
+        def odd(request):
+            if request.path != "/" + WEIGHTS:
+                return False
+            times.append(time.monotonic())
+            return len(times) == 1 and Hub.send(request, 429, b"slowly", Retry_After="3")
+        world.hub.odd = odd
+        world.fetch("run")
+        world.check_whole()
+        assert len(times) == 2 and times[1] - times[0] >= 3, times
+
+
+@case
+def a_redirection_leads_to_a_hub_alone():
+    with World() as world:
+        for target, says in ((None, "302"), ("file:///etc/passwd", "file"), ("/loop.safetensors", "redirects")):
+            def odd(request, target=target):
+                headers = {"Location": target} if target else {}
+                return ".safetensors" in request.path and Hub.send(request, 302, **headers)
+            world.hub.odd = odd
+            world.fetch("run", code=74, says=[says])
+        # A token goes to the host that it is for, also where the listing is elsewhere.
+        seen = []
+
+        def elsewhere(request):
+            if not request.path.startswith("/api/"):
+                return False
+            seen.append(request.headers.get("Authorization"))
+            if request.server is world.hub.servers[0]:
+                return Hub.send(request, 307, Location=world.hub.store + request.path)
+            return Hub.send(request, 200, b"<html>log in</html>")
+        world.hub.odd = elsewhere
+        world.fetch("run", code=65, token="secret-word", says=["the hub's answer is no JSON"])
+        equal(seen, ["Bearer secret-word", None])
+
+
+@case
+def a_token_that_would_become_a_header_is_not_sent():
+    with World() as world:
+        world.fetch("run", code=65, token="word\r\nX-Other: 1", says=["HF_TOKEN holds a blank, a line break"])
+        equal(world.hub.requests, [])
+
+
+@case
 def refusals_of_the_hub_are_told():
     with World() as world:
         world.hub.api_status = 401
@@ -205,6 +290,19 @@ def a_disk_without_room_is_told_before_anything_is_fetched():
         assert "free some space and ask again" in done.stderr, done.stderr
         equal(done.returncode, 74)
         equal(len(world.hub.of_large()), 1)  # of the second run
+
+
+@case
+def a_file_of_a_size_that_nobody_told_leaves_the_disk_some_room():
+    with World() as world, SmallDisk(72) as disk:
+        sizeless = json.dumps({"sha": COMMIT, "siblings": [{"rfilename": name} for name in world.files]}).encode()
+        world.hub.odd = lambda request: request.path.startswith("/api/") and Hub.send(request, 200, sizeless)
+        world.hub.faults = [("endless",)]
+        os.symlink(disk.path, world / "models")
+        world.fetch("run", code=74, says=["No space left"],
+                    prefix=[*disk.prefix, "sh", "-c", f"cd '{world.path}' && exec \"$@\"", "sh"])
+        room = os.statvfs(disk.seen)
+        assert room.f_bavail * room.f_frsize > 60 << 20, room
 
 
 @case

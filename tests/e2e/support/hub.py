@@ -12,26 +12,30 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 class Hub:
     """The API and small files on one port, large files on another, as the real one has them on another host. `faults`
     are taken from the front, one a request for a large file: ("cut", bytes), ("wrong",), ("status", code), ("slow",),
-    ("endless",): on and on behind the end."""
+    ("endless",): on and on behind the end. `odd`, when set, sees each request first, and returns True when it answered."""
 
     def __init__(self, files, name, *large, kind="models", commit=COMMIT):
         self.files, self.listing, self.ranges = files, sorted(files), True
         self.name, self.large, self.kind, self.commit = name, large, kind, commit
-        self.faults, self.requests, self.api_status = [], [], 200
+        self.faults, self.requests, self.api_status, self.odd = [], [], 200, None
         self.servers = [self.serve(self.answer_hub), self.serve(self.answer_store)]
         self.url, self.store = (f"http://127.0.0.1:{server.server_port}" for server in self.servers)
 
     def serve(self, answer):
+        hub = self
+
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self):
-                answer(self)
+                if not (hub.odd and hub.odd(self)):
+                    answer(self)
 
             def log_message(self, *_):
                 pass
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.daemon_threads = True
+        server.handle_error = lambda *_: None  # a client that hangs up early
         threading.Thread(target=server.serve_forever, daemon=True).start()
         return server
 
@@ -54,9 +58,11 @@ class Hub:
         request.send_response(status)
         for name, value in headers.items():
             request.send_header(name.replace("_", "-"), value)
-        request.send_header("Content-Length", str(len(body)))
+        if "Content_Length" not in headers:
+            request.send_header("Content-Length", str(len(body)))
         request.end_headers()
         request.wfile.write(body)
+        return True
 
     def answer_hub(self, request):
         self.note("hub", request)

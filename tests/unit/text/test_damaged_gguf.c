@@ -230,12 +230,107 @@ static void tokens_of_one_text_are_refused(void **state)
     mt_text_free(&text);
 }
 
+/* The file with one more key, whose value is the lowest `bytes` of `value`. */
+static void check_metadata(void **state, const char *key, enum mt_gguf_kind kind, uint64_t value,
+                           size_t bytes, const char *mention)
+{
+    struct mt_text text = make_vocabulary("gpt2");
+    struct mt_tokenizer *tokenizer;
+    struct mt_error error = {0};
+    const char *path = mt_test_path(state, "types.gguf");
+    text.data[16]++;
+    put_text(&text, key);
+    put(&text, kind, 4);
+    put(&text, value, bytes);
+    write_file(path, text.data, text.bytes);
+    const int r = mt_tokenizer_load(path, &tokenizer, &error);
+    if (!mention) {
+        mt_assert_ok(r, &error);
+        mt_tokenizer_free(tokenizer);
+    } else {
+        assert_int_equal(r, -EINVAL);
+        mt_assert_mentions(error.message, path);
+        mt_assert_mentions(error.message, key);
+        mt_assert_mentions(error.message, mention);
+    }
+    mt_text_free(&text);
+}
+
+/* It would pass for absent: no begin token, another pattern, a usual epsilon. */
+static void metadata_of_other_types_is_refused_by_name(void **state)
+{
+    check_metadata(state, "tokenizer.ggml.add_bos_token", MT_GGUF_STRING, 0, 8, "must be true or false");
+    check_metadata(state, "tokenizer.ggml.add_bos_token", MT_GGUF_U32, 2, 4, "must be true or false");
+    check_metadata(state, "tokenizer.ggml.add_eos_token", MT_GGUF_F32, 0x3f000000, 4,
+                   "must be true or false");
+    check_metadata(state, "tokenizer.ggml.eos_token_id", MT_GGUF_F32, 0x3fc00000, 4,
+                   "must be a whole number");
+    check_metadata(state, "tokenizer.ggml.eos_token_id", MT_GGUF_STRING, 0, 8, "must be a whole number");
+    check_metadata(state, "tokenizer.ggml.eos_token_id", MT_GGUF_U32, 99, 4, "99, which is no id");
+    check_metadata(state, "tokenizer.ggml.padding_token_id", MT_GGUF_BOOL, 1, 1, "must be a whole number");
+    check_metadata(state, "tokenizer.chat_template.tool_use", MT_GGUF_U8, 1, 1, "must be a text");
+    check_metadata(state, "tokenizer.ggml.eos_token_id", MT_GGUF_U32, UINT32_MAX, 4, NULL); /* none */
+    check_metadata(state, "tokenizer.ggml.padding_token_id", MT_GGUF_U32, 99, 4, NULL);
+    check_metadata(state, "tokenizer.ggml.add_eos_token", MT_GGUF_U8, 0, 1, NULL);
+}
+
+/* A value of a whole model's file gets other bits, and its key another type of the same width. */
+static void check_number(void **state, const char *key, enum mt_gguf_kind kind, uint32_t bits,
+                         const char *mention)
+{
+    struct mt_error error = {0};
+    struct mt_model *model;
+    const char *path = mt_test_path(state, "number.gguf");
+    char *data;
+    size_t bytes;
+    mt_assert_ok(mt_file_read(MODEL, 1 << 20, &data, &bytes, &error), &error);
+    char *found = memmem(data, bytes, key, strlen(key));
+    assert_non_null(found);
+    const uint32_t type = kind;
+    memcpy(found + strlen(key), &type, 4);
+    memcpy(found + strlen(key) + 4, &bits, 4);
+    write_file(path, data, bytes);
+    assert_int_equal(mt_model_open(path, &model, &error), -EINVAL);
+    mt_assert_mentions(error.message, path);
+    mt_assert_mentions(error.message, key);
+    mt_assert_mentions(error.message, mention);
+    free(data);
+}
+
+static void numbers_that_are_none_are_refused_by_name(void **state)
+{
+    check_number(state, "phi3.rope.freq_base", MT_GGUF_F32, 0x7fc00000, "must be a finite number");
+    check_number(state, "phi3.attention.layer_norm_rms_epsilon", MT_GGUF_F32, 0x7f800000,
+                 "must be a finite number");
+    check_number(state, "phi3.rope.dimension_count", MT_GGUF_F32, 0x3fc00000, "must be a whole number");
+    check_number(state, "phi3.rope.scaling.original_context_length", MT_GGUF_F32, 0x3fc00000,
+                 "must be a whole number");
+}
+
+static void a_score_that_is_no_number_is_refused(void **state)
+{
+    struct mt_text text = make_vocabulary("llama");
+    struct mt_tokenizer *tokenizer;
+    struct mt_error error = {0};
+    const char *path = mt_test_path(state, "scores.gguf");
+    char *found = memmem(text.data, text.bytes, "tokenizer.ggml.scores", 21);
+    assert_non_null(found);
+    memcpy(found + 21 + 16 + 4, "\0\0\xc0\x7f", 4);
+    write_file(path, text.data, text.bytes);
+    assert_int_equal(mt_tokenizer_load(path, &tokenizer, &error), -EINVAL);
+    mt_assert_mentions(error.message, "tokenizer.ggml.scores: that of token 1 is not finite");
+    mt_text_free(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         mt_test_in_folder(damaged_models_are_read_or_refused),
         mt_test_in_folder(damaged_vocabularies_are_read_or_refused),
         mt_test_in_folder(tokens_of_one_text_are_refused),
+        mt_test_in_folder(metadata_of_other_types_is_refused_by_name),
+        mt_test_in_folder(numbers_that_are_none_are_refused_by_name),
+        mt_test_in_folder(a_score_that_is_no_number_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -316,7 +316,7 @@ static void damaged_vocabularies_are_refused(void **state)
     assert_refused(state, "{" MODEL("", "") "}", "empty");
     assert_refused(state, "{\"model\":{\"type\":\"BPE\",\"merges\":[]}}", "no vocabulary");
     assert_refused(state, "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "no list of merges");
-    assert_refused(state, "[]", "not supported");
+    assert_refused(state, "[]", "no JSON object");
     assert_refused(state, "{\"added_tokens\":[{\"id\":0,\"content\":\"x\"}]," MODEL("\"a\":0", "") "}",
                    "two tokens have the id 0");
     assert_refused(state, "{\"added_tokens\":[{\"id\":5}]," MODEL("\"a\":0", "") "}", "has no content");
