@@ -21,6 +21,7 @@ static const char style[] =
     "th,td{text-align:left;padding:.3rem .6rem .3rem 0;border-bottom:1px solid var(--line);"
     "vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}"
     "code,pre{font-size:.85em}pre{overflow-x:auto;background:var(--soft);padding:.6rem;border-radius:.3rem}"
+    ".log{white-space:pre-wrap;overflow-wrap:anywhere}"
     ".s{font-weight:600}.s,.p{white-space:nowrap}.running,.starting{color:var(--run)}.completed{color:var(--"
     "good)}"
     ".failed{color:var(--bad)}.paused,.queued{color:var(--wait)}"

@@ -101,6 +101,16 @@ static void commands(struct mt_text *text, const json_t *job)
         mt_text_puts(text, "</p>\n");
 }
 
+/* How to ask the model that a completed job has made. */
+static void question(struct mt_text *text, const json_t *job, const char *folder)
+{
+    if (!is_one_of(job, "completed"))
+        return;
+    mt_text_puts(text, "<p>Ask it, in a terminal: <code>megatrain generate --model ");
+    mt_text_html(text, folder);
+    mt_text_puts(text, " --message '...'</code> (<code>--prompt</code> goes on from a text)</p>\n");
+}
+
 static void checkpoints(struct mt_text *text, const char *folder)
 {
     mt_autojson json_t *list = mt_job_checkpoint_list(folder, MOST_CHECKPOINTS);
@@ -139,7 +149,7 @@ static void log_end(struct mt_text *text, const char *folder)
     if (mt_rows_open(&rows, folder, "log.jsonl") == 0) {
         mt_rows_seek_tail(&rows, LOG_BYTES);
         for (; mt_rows_next(&rows, &row); count++) {
-            mt_text_puts(text, count == 0 ? "<pre>" : "");
+            mt_text_puts(text, count == 0 ? "<pre class=log>" : "");
             mt_html_words(text, json_object_get(row.value, "time"));
             mt_text_puts(text, "  ");
             mt_html_words(text, json_object_get(row.value, "level"));
@@ -182,6 +192,7 @@ void mt_job_page(struct mt_request *request, const json_t *job)
     facts(&text, job);
     commands(&text, job);
     if (folder) {
+        question(&text, job, folder);
         struct mt_text curve = {0};
         if (mt_curve_draw(&curve, folder, false)) {
             mt_text_puts(&text, "<h2>Loss</h2>\n");

@@ -109,7 +109,9 @@ static void jobs_table(struct mt_text *text, const json_t *page, const char *sta
     size_t i;
     json_t *job, *jobs = json_object_get(page, "data");
     if (json_array_size(jobs) == 0) {
-        mt_text_puts(text, state ? "<p>No such jobs.</p>\n" : "<p>No jobs yet.</p>\n");
+        mt_text_puts(text,
+                     state ? "<p>No such jobs.</p>\n"
+                           : "<p>No jobs yet. In a terminal: <code>megatrain submit job.yaml</code></p>\n");
         return;
     }
     mt_text_puts(text, "<div class=t><table>\n<tr><th scope=col>Job<th scope=col>State<th scope=col>Steps<th "

@@ -134,6 +134,7 @@ def a_browser_gets_a_jobs_page_and_a_program_its_document():
     ended = server.submit(name="ended", state="completed")
     page, read = page_of(server.get(f"/jobs/{ended}", Accept=BROWSER))
     assert "megatrain pause" not in read.text and "refresh" not in page.split("<style>")[0] and "None yet." in read.text
+    assert f"megatrain generate --model {server.job_folder(ended)} --message" in read.text, read.text
     server.get(f"/jobs/{UNKNOWN_ID}", Accept=BROWSER).problem(404)
 
 
