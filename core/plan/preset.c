@@ -80,41 +80,49 @@ int mt_preset_read(const char *folder, const char *name, json_t **preset, struct
                 : mt_error_set(error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "no memory to read a preset");
 }
 
+#define MOST_TYPOS 2
+
+/* The name that was likely meant. */
+struct nearest {
+    char name[128];
+    size_t distance;
+};
+
+static bool is_name(const char *known, const char *name, struct nearest *nearest)
+{
+    const size_t distance = mt_text_distance(name, known, MOST_TYPOS);
+    if (distance < nearest->distance) {
+        nearest->distance = distance;
+        snprintf(nearest->name, sizeof nearest->name, "%s", known);
+    }
+    return strcasecmp(known, name) == 0;
+}
+
 /* Under its own name, or one of those on the hub. */
-static bool goes_by(const json_t *preset, const char *own, const char *name)
+static bool goes_by(const json_t *preset, const char *own, const char *name, struct nearest *nearest)
 {
     size_t i;
     json_t *item;
-    if (strcasecmp(own, name) == 0)
-        return true;
+    bool found = is_name(own, name, nearest);
     json_array_foreach(json_object_get(preset, "names"), i, item)
     {
-        if (json_is_string(item) && strcasecmp(json_string_value(item), name) == 0)
-            return true;
+        found = found || (json_is_string(item) && is_name(json_string_value(item), name, nearest));
     }
-    return false;
+    return found;
 }
 
-static int unknown(const char *name, const char *folder, const json_t *list, struct mt_error *error)
+static int unknown(const char *name, size_t count, const struct nearest *nearest, struct mt_error *error)
 {
-    char known[640] = "", more[PATH_MAX + 64] = "";
-    size_t used = 0, i;
-    json_t *item;
-    json_array_foreach(list, i, item)
-    {
-        const char *own = json_string_value(item);
-        if (used + strlen(own) + 2 >= sizeof known)
-            break;
-        int written = snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", own);
-        used += written > 0 ? (size_t)written : 0;
-    }
-    if (i < json_array_size(list))
-        snprintf(more, sizeof more, " and %zu more in %s", json_array_size(list) - i, folder);
+    char advice[sizeof nearest->name + 64] = "no folder of presets was found; MEGATRAIN_PRESETS names one";
+    if (*nearest->name)
+        snprintf(advice, sizeof advice, "did you mean \"%s\"?", nearest->name);
+    else if (count > 0)
+        snprintf(advice, sizeof advice, "megatrain plan --presets lists the %zu that there are", count);
     return mt_error_set(
         error, -ENOENT, MT_REASON_BAD_MODEL,
         "the model %.120s is not known yet: it is not on this machine, and there is no preset "
-        "of it. Known: %s%s",
-        name, *known ? known : "none, since no folder of presets was found", more);
+        "of it; %s",
+        name, advice);
 }
 
 int mt_preset_find(const char *folder, const char *name, json_t **preset, struct mt_error *error)
@@ -122,6 +130,7 @@ int mt_preset_find(const char *folder, const char *name, json_t **preset, struct
     mt_autojson json_t *list = mt_preset_list(folder);
     size_t i;
     json_t *item;
+    struct nearest nearest = {.distance = MOST_TYPOS + 1};
     *preset = NULL;
     json_array_foreach(list, i, item)
     {
@@ -129,7 +138,7 @@ int mt_preset_find(const char *folder, const char *name, json_t **preset, struct
         int r = mt_preset_read(folder, json_string_value(item), &candidate, error);
         if (r)
             return r;
-        if (!goes_by(candidate, json_string_value(item), name))
+        if (!goes_by(candidate, json_string_value(item), name, &nearest))
             continue;
         if (!json_is_object(json_object_get(candidate, "config")))
             return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL,
@@ -137,5 +146,5 @@ int mt_preset_find(const char *folder, const char *name, json_t **preset, struct
         *preset = json_incref(candidate);
         return 0;
     }
-    return unknown(name, folder, list, error);
+    return unknown(name, json_array_size(list), &nearest, error);
 }
