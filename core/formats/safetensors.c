@@ -214,15 +214,17 @@ static int read_header(struct mt_head *head, size_t *length, struct mt_error *er
     if (r < 0)
         return mt_head_error(head, r, error);
     const uint64_t said = mt_little_endian(head->data, 8);
+    if (said > MAX_HEADER_BYTES)
+        return bad_model(error,
+                         "%s is no safetensors file: it begins with no length of a header (or one beyond the "
+                         "bound of %zu bytes)",
+                         head->path, MAX_HEADER_BYTES);
     if (said > head->bytes - 8)
         return bad_model(error,
                          "%s: the header is said to have %" PRIu64
                          " bytes, but the file has only %zu: it was "
                          "cut off, or is no safetensors file",
                          head->path, said, head->bytes);
-    if (said > MAX_HEADER_BYTES)
-        return bad_model(error, "%s: a header of %" PRIu64 " bytes is beyond the bound of %zu", head->path,
-                         said, MAX_HEADER_BYTES);
     *length = (size_t)said;
     r = mt_head_fill(head, 8 + *length);
     if (r < 0)

@@ -362,8 +362,8 @@ static void a_full_disk_is_reported_as_such(void **state)
 static void a_header_length_that_lies_is_refused(void **state)
 {
     static const char header[] = "{" TENSOR("x", "F32", "1", "0,4") "}";
-    assert_refused(write_file(state, "a.safetensors", header, UINT64_MAX, 4), "header is said to have");
-    assert_refused(write_file(state, "b.safetensors", header, 1 << 30, 4), "header is said to have");
+    assert_refused(write_file(state, "a.safetensors", header, UINT64_MAX, 4), "is no safetensors file");
+    assert_refused(write_file(state, "b.safetensors", header, 1 << 30, 4), "is no safetensors file");
     assert_refused(write_file(state, "c.safetensors", header, sizeof header + 4, 4),
                    "header is said to have");
     assert_refused(write_file(state, "d.safetensors", header, 10, 4), "header: line 1");
