@@ -88,9 +88,8 @@ static int say_failed(const struct mt_worker_options *options, const struct mt_e
     const char *reason = mt_reason_name(error->reason);
     mt_log(LOG_ERR, "%s", error->message);
     mt_link_send(options->link,
-                 json_pack("{s:s, s:s, s:s, s:s, s:I}", "type", "failed", "reason",
-                           reason ? reason : "internal", "message", error->message, "detail",
-                           strerror(-error->code), "step", (json_int_t)step),
+                 json_pack("{s:s, s:s, s:s, s:I}", "type", "failed", "reason", reason ? reason : "internal",
+                           "message", error->message, "step", (json_int_t)step),
                  true);
     mt_link_flush(options->link, LAST_WORD_SECONDS);
     return mt_reason_exit_code(error->reason);
