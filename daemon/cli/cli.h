@@ -61,5 +61,7 @@ int mt_cli_logs(int argc, char **argv);
 int mt_cli_cancel(int argc, char **argv);
 int mt_cli_pause(int argc, char **argv);
 int mt_cli_resume(int argc, char **argv);
+int mt_cli_checkpoint(int argc, char **argv);
+int mt_cli_delete(int argc, char **argv);
 
 #endif

@@ -192,7 +192,7 @@ int mt_client_send(struct mt_client *client, const struct mt_request *request, s
         mt_response_free(response);
         return mt_error_set(error, -ECONNREFUSED, MT_REASON_IO,
                             "no answer from the daemon at %s: %s (is megatraind running? MEGATRAIN_URL says "
-                            "where it is)",
+                            "where it is; megatraind --help, how to start it)",
                             client->url,
                             *detail && !*client->socket_path ? detail : curl_easy_strerror(code));
     }
@@ -205,10 +205,13 @@ int mt_client_complain(const struct mt_response *response)
 {
     const char *title = json_string_value(json_object_get(response->json, "title"));
     const char *detail = json_string_value(json_object_get(response->json, "detail"));
-    if (title || detail)
-        mt_cli_complain("%s%s%s", title ? title : "", title && detail ? ": " : "", detail ? detail : "");
-    else
-        mt_cli_complain("the daemon answered with status %ld and no explanation", response->status);
+    if (!title && !detail) { /* megatraind always explains itself */
+        mt_cli_complain("what answered with status %ld is not megatraind, but another program or a proxy; "
+                        "MEGATRAIN_URL says where megatraind is",
+                        response->status);
+        return MT_EXIT_UNAVAILABLE;
+    }
+    mt_cli_complain("%s%s%s", title ? title : "", title && detail ? ": " : "", detail ? detail : "");
     switch (response->status) {
     case 400:
     case 422:
@@ -242,7 +245,7 @@ int mt_client_call(struct mt_client *client, const struct mt_request *request, s
         mt_response_free(response);
         return code;
     }
-    if (!response->json && !request->sink) {
+    if (!response->json && !request->sink && response->status != 204) {
         mt_cli_complain("the answer from %s is not JSON; is that megatraind?", client->url);
         mt_response_free(response);
         return 70;

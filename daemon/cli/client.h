@@ -17,7 +17,7 @@ void mt_client_close(struct mt_client *client); /* NULL is fine */
 const char *mt_client_url(const struct mt_client *client);
 
 struct mt_request {
-    const char *method;          /* "GET", "POST" */
+    const char *method;          /* "GET", "POST", "DELETE" */
     const char *path;            /* "/jobs?limit=20", already encoded */
     const json_t *body;          /* or NULL */
     const char *accept;          /* NULL: application/json */
@@ -41,7 +41,8 @@ void mt_response_free(struct mt_response *response); /* leaves it zeroed */
 int mt_client_send(struct mt_client *client, const struct mt_request *request, struct mt_response *response,
                    struct mt_error *error);
 
-/* Sends, and complains about everything but an answer below 300 that is JSON. Returns 0 or the exit code. */
+/* Sends, and complains about everything but an answer below 300 that is JSON, or 204, which has none. Returns
+ * 0 or the exit code. */
 int mt_client_call(struct mt_client *client, const struct mt_request *request, struct mt_response *response);
 /* Complains about an answer; returns the exit code for its status. */
 int mt_client_complain(const struct mt_response *response);

@@ -5,9 +5,12 @@
 #include "daemon/cli/cli.h"
 
 #include <ctype.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 int mt_job_file_option(struct mt_job_file *from, const char *command, int option, const char *value)
 {
@@ -32,15 +35,34 @@ int mt_job_file_option(struct mt_job_file *from, const char *command, int option
     }
 }
 
+/* A model, or a folder, where a job is expected: said as that, and not as a fault in its YAML. */
+static int not_a_job(const char *file, int result, struct mt_error *error)
+{
+    unsigned char start[64];
+    struct stat status;
+    mt_autofd int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const bool folder = fd >= 0 && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode);
+    const ssize_t got = fd >= 0 && !folder ? pread(fd, start, sizeof start, 0) : 0;
+    if (!folder && (got <= 0 || !memchr(start, 0, (size_t)got)))
+        return result;
+    return mt_error_set(error, result, MT_REASON_BAD_JOB,
+                        "%s is %s and no job: a job is a YAML or JSON file, which names a model's file or "
+                        "folder as model.path",
+                        file, folder ? "a folder" : "not a text");
+}
+
 int mt_job_file_document(const struct mt_job_file *from, json_t **document, struct mt_lines **lines)
 {
     struct mt_error error = {0};
     *document = NULL;
     *lines = NULL;
     int result = 0;
-    if (!from->document)
+    if (!from->document) {
         result = mt_document_read(from->file, document, lines, &error);
-    else if (!(*document = json_deep_copy(from->document)))
+        if (result < 0)
+            result = not_a_job(from->file, result, &error);
+    }
+    if (from->document && !(*document = json_deep_copy(from->document)))
         result = mt_error_set(&error, -ENOMEM, MT_REASON_OUT_OF_MEMORY, "out of memory");
     for (size_t i = 0; result == 0 && i < from->num_sets; i++)
         result = mt_job_set(*document, from->sets[i], &error);

@@ -261,11 +261,11 @@ int mt_cli_show(int argc, char **argv)
     return code;
 }
 
-/* ---- cancel, pause, resume ---- */
+/* ---- pause, resume, checkpoint, cancel, delete ---- */
 
-/* What one of the actions is called, and what it says. */
+/* What one of the actions asks of the daemon, and its help. */
 struct action {
-    const char *help, *rest;
+    const char *help, *method, *rest;
 };
 
 static int act_on(struct mt_client *client, const char *id, const struct action *action, bool as_json)
@@ -275,9 +275,12 @@ static int act_on(struct mt_client *client, const char *id, const struct action 
     mt_autofree char *path = mt_client_job_path(client, id, action->rest, &code);
     if (!path)
         return code;
-    const struct mt_request request = {.method = "POST", .path = path};
+    const struct mt_request request = {.method = action->method, .path = path};
     code = mt_client_call(client, &request, &response);
-    if (code == 0 && as_json) {
+    if (code == 0 && response.status == 204) {
+        if (!as_json)
+            printf("%s deleted\n", path + strlen("/jobs/"));
+    } else if (code == 0 && as_json) {
         code = print_json(response.json);
     } else if (code == 0) {
         const char *state = text_at(response.json, "state"), *name = text_at(response.json, "id");
@@ -320,7 +323,7 @@ int mt_cli_cancel(int argc, char **argv)
                                          "\n"
                                          "Ends jobs for good. A running one saves a checkpoint first.\n"
                                          "Exit: 0, 1 when a job's state forbids it, 66 no such job.\n",
-                                         "/cancel"};
+                                         "POST", "/cancel"};
     return act(argc, argv, &action);
 }
 
@@ -332,7 +335,7 @@ int mt_cli_pause(int argc, char **argv)
         "Saves a checkpoint, ends the worker and frees the device; `megatrain resume` "
         "goes on from there.\n"
         "Exit: 0, 1 when a job's state forbids it, 66 no such job.\n",
-        "/pause"};
+        "POST", "/pause"};
     return act(argc, argv, &action);
 }
 
@@ -343,6 +346,27 @@ int mt_cli_resume(int argc, char **argv)
         "\n"
         "Queues paused or failed jobs again; they go on from their last checkpoint.\n"
         "Exit: 0, 1 when a job's state forbids it, 66 no such job.\n",
-        "/resume"};
+        "POST", "/resume"};
+    return act(argc, argv, &action);
+}
+
+int mt_cli_checkpoint(int argc, char **argv)
+{
+    static const struct action action = {"Usage: megatrain checkpoint ID... [--json]\n"
+                                         "\n"
+                                         "Has running jobs save a checkpoint now, and go on.\n"
+                                         "Exit: 0, 1 when a job's state forbids it, 66 no such job.\n",
+                                         "POST", "/checkpoint"};
+    return act(argc, argv, &action);
+}
+
+int mt_cli_delete(int argc, char **argv)
+{
+    static const struct action action = {
+        "Usage: megatrain delete ID...\n"
+        "\n"
+        "Removes jobs that have ended, with all their files: checkpoints and the finished model, too.\n"
+        "Exit: 0, 1 when a job's state forbids it, 66 no such job.\n",
+        "DELETE", ""};
     return act(argc, argv, &action);
 }

@@ -32,7 +32,9 @@ static const struct command {
     {"logs", mt_cli_logs, "print a job's log", true},
     {"pause", mt_cli_pause, "save a checkpoint and free the device", true},
     {"resume", mt_cli_resume, "go on with a paused or failed job", true},
+    {"checkpoint", mt_cli_checkpoint, "have a running job save a checkpoint, and go on", true},
     {"cancel", mt_cli_cancel, "end a job for good", true},
+    {"delete", mt_cli_delete, "remove a job that has ended, and its files", true},
 };
 
 #define NUM_COMMANDS (sizeof commands / sizeof *commands)

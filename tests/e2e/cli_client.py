@@ -86,6 +86,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.reply(200, b"a line\n", "text/plain")
         return self.problem(404, "Not found", detail="there is no job of this id")
 
+    def do_DELETE(self):
+        self.daemon.requests.append(("DELETE", self.path, dict(self.headers), None))
+        if self.path != f"/jobs/{ID}":
+            return self.problem(404, "Not found", detail="there is no job of this id")
+        self.send_response(204)
+        self.end_headers()
+
     def do_POST(self):
         daemon = self.daemon
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -299,6 +306,12 @@ def actions_exit_with_what_came_of_them(case):
     result = case.run("pause", ID)
     equal((result.returncode, result.stderr), (1, "megatrain: Conflict: the job is paused already\n"))
     equal(case.daemon.requests[-1][1], f"/jobs/{ID}/pause")
+    equal(case.run("checkpoint", ID).stdout, f"{ID} queued\n")
+    equal(case.daemon.requests[-1][1], f"/jobs/{ID}/checkpoint")
+    equal(case.run("delete", "last").stdout, f"{ID} deleted\n")
+    equal(case.daemon.requests[-1][:2], ("DELETE", f"/jobs/{ID}"))
+    equal(case.run("delete", ID[:-1] + "1", ID).returncode, 66)
+    equal(case.run("pause", ID).returncode, 1)
     result = case.run("show", "a/../b?c")  # not an id: nothing is asked
     equal((result.returncode, case.daemon.requests[-1][1]), (66, f"/jobs/{ID}/pause"))
     assert "26 letters and digits" in result.stderr, result.stderr
@@ -325,6 +338,15 @@ def a_unix_socket_is_a_daemon_too(case):
     equal(case.run("jobs", MEGATRAIN_URL="unix:" + path).returncode, 69)
 
 
+def another_program_at_the_port_is_told(case):
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        result = case.run("jobs", MEGATRAIN_URL=f"http://127.0.0.1:{other.server_port}")
+        other.shutdown()
+    equal(result.returncode, 69)
+    assert "is not megatraind" in result.stderr and "MEGATRAIN_URL" in result.stderr, result.stderr
+
+
 def wrong_usage_exits_with_64(case):
     for arguments in ([], ["sumbit"], ["jobs", "--stat"], ["jobs", "x"], ["jobs", "--limit", "0"], ["show"], ["watch"],
                       ["watch", "a", "b"], ["submit"], ["watch", "--patience"], ["schema", "--set"],
@@ -333,6 +355,11 @@ def wrong_usage_exits_with_64(case):
         equal((arguments, result.returncode), (arguments, 64))
     case.write("job.yaml", "name: x\n")
     equal(case.run("submit", "job.yaml", "--set", "training").returncode, 64)
+    case.write("model.gguf", "GGUF\x03\0\0\0")
+    for what, kind in (("model.gguf", "not a text"), (".", "a folder")):
+        result = case.run("submit", what)
+        equal(result.returncode, 78)
+        assert f"{what} is {kind} and no job" in result.stderr and "model.path" in result.stderr, result.stderr
     equal(case.run("jobs", MEGATRAIN_URL="ftp://x").returncode, 64)
     assert 'did you mean "submit"' in case.run("sumbit").stderr
 
