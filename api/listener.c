@@ -100,7 +100,9 @@ static int open_tcp(struct mt_listener *listener, const char *text, bool have_to
     if (listener->fd < 0 || bind(listener->fd, found->ai_addr, found->ai_addrlen) != 0 ||
         listen(listener->fd, BACKLOG) != 0) {
         result = errno == EADDRINUSE ? -EADDRINUSE : -EINVAL;
-        mt_error_set(error, result, MT_REASON_USAGE, "cannot listen on '%s': %s", text, strerror(errno));
+        mt_error_set(error, result, MT_REASON_USAGE, "cannot listen on '%s': %s%s", text, strerror(errno),
+                     errno == EADDRINUSE ? "; stop the program that has it, or take another port (--listen)"
+                                         : "");
     }
     freeaddrinfo(found);
     if (result == 0 && !(listener->address = tcp_url(listener->fd)))

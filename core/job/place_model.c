@@ -145,8 +145,7 @@ static void report_nowhere(const struct mt_place *place, const char *name)
     mt_reader_error(
         place->reader, place->reason, place->pointer, NULL,
         "%s is neither in the models folder nor in the local Hugging Face cache nor in LM Studio's folder; "
-        "downloads are not allowed here (allow_download), so fetch it first (hf download %s%s), or give "
-        "model.path",
+        "fetch it first (hf download %s%s), let it be fetched (--allow-download), or give model.path",
         name, name, file ? ", with the name of its file" : "");
 }
 
@@ -167,8 +166,7 @@ static void find_name(const struct mt_place *place, const char *name)
     } else if (r < 0) {
         report(place, &error,
                run && r == -ENOENT
-                   ? "; downloads are not allowed here (allow_download), so fetch it first, or "
-                     "choose one that is there"
+                   ? "; fetch it first, let it be fetched (--allow-download), or choose one that is there"
                    : "");
     } else if (found.part && (run || holds_config(found.part))) {
         settle(place, found.part);

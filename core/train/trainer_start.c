@@ -96,11 +96,12 @@ static void describe_data(struct trainer *trainer)
     const struct mt_dataset_stats *stats = mt_dataset_stats(trainer->run.dataset);
     mt_trainer_log(
         trainer, LOG_INFO,
-        "data: %zu rows, %zu samples (%zu to train on in %zu sequences, %zu to validate), %llu tokens, "
+        "data: %zu row%s, %zu samples (%zu to train on in %zu sequences, %zu to validate), %llu tokens, "
         "%llu of them "
         "learned; %zu truncated",
-        stats->rows, stats->samples, stats->train_samples, stats->train_sequences, stats->val_samples,
-        (unsigned long long)stats->tokens, (unsigned long long)stats->target_tokens, stats->truncated);
+        stats->rows, stats->rows == 1 ? "" : "s", stats->samples, stats->train_samples,
+        stats->train_sequences, stats->val_samples, (unsigned long long)stats->tokens,
+        (unsigned long long)stats->target_tokens, stats->truncated);
     if (stats->tools_unwritten > 0)
         mt_trainer_log(
             trainer, LOG_WARNING,

@@ -69,8 +69,9 @@ static void print_tensors(const json_t *report)
     }
     printf("\ntypes\n");
     json_object_foreach(json_object_get(report, "types"), name, type) printf(
-        "  %-8s %5" JSON_INTEGER_FORMAT " tensors, %s%s\n", name,
+        "  %-8s %5" JSON_INTEGER_FORMAT " tensor%s, %s%s\n", name,
         json_integer_value(json_object_get(type, "tensors")),
+        json_integer_value(json_object_get(type, "tensors")) == 1 ? "" : "s",
         mt_size_format((size_t)json_integer_value(json_object_get(type, "bytes")), bytes, sizeof bytes),
         json_is_true(json_object_get(type, "supported")) ? "" : "; not supported");
 }

@@ -29,9 +29,9 @@ static int take_lock(const struct mt_daemon *daemon, int fd, struct mt_error *er
         ssize_t got = pread(fd, holder, sizeof holder - 1, 0);
         holder[got > 0 ? strcspn(holder, "\n") : 0] = '\0';
         return mt_error_set(error, -EBUSY, MT_REASON_IO,
-                            "another megatraind%s%s uses the state folder %s; stop it, or choose another "
+                            "another megatraind%s%s%s uses the state folder %s; stop it, or choose another "
                             "--state-dir",
-                            *holder ? ", process " : "", holder, daemon->state_folder);
+                            *holder ? " (process " : "", holder, *holder ? ")" : "", daemon->state_folder);
     }
     /* Only for the sentence above; a full disk shows itself soon enough. */
     int length = snprintf(mine, sizeof mine, "%ld\n", (long)getpid());

@@ -114,7 +114,7 @@ def a_folder_given_by_its_path_is_chosen_from_likewise():
 @case
 def one_file_of_a_repository_is_fetched_and_no_other():
     with World() as world:
-        world.train("no", name=NAME, file="Q8_0", code=65, says=["downloads are not allowed here"])
+        world.train("no", name=NAME, file="Q8_0", code=65, says=["let it be fetched (--allow-download)"])
         world.train("open", "--allow-download", name=NAME, code=65, says=[
             "Org/Tiny-GGUF on the hub holds 3 GGUF models; name one of them by model.file, or as Org/Tiny-GGUF:",
             f"there are {PARTS[0]}, {Q4}, {Q8}"])
@@ -127,7 +127,7 @@ def one_file_of_a_repository_is_fetched_and_no_other():
         equal(os.listdir(world / f"models/{NAME}"), [Q8])
         world.ask("train", "wants.json", "--output-dir", "run", "--resume")
         equal(world.train("again", name=NAME, file="Q8_0")["path"], world / f"models/{NAME}/{Q8}")
-        world.train("other", name=NAME, file="Q4_K_M", code=65, says=['no GGUF model "Q4_K_M"; there is tiny-Q8_0.gguf; downloads'])
+        world.train("other", name=NAME, file="Q4_K_M", code=65, says=['no GGUF model "Q4_K_M"; there is tiny-Q8_0.gguf; fetch it first'])
         world.train("other", "--allow-download", name=f"{NAME}:Q4_K_M")
         equal((world.fetched(), sorted(os.listdir(world / f"models/{NAME}"))), ([Q8, Q4], [Q4, Q8]))
 
