@@ -3,6 +3,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/document.h"
 #include "core/base/file.h"
+#include "core/base/nearest.h"
 
 #include <dirent.h>
 #include <limits.h>
