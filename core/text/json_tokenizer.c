@@ -31,6 +31,7 @@ static const char *type_of(const json_t *json)
 struct decoding {
     bool byte_level, byte_fallback;
     const char *from, *to; /* replaced; NULL: nothing */
+    const char *word_end;  /* written behind the last token of a word; NULL: nothing */
 };
 
 /* --- decoder
@@ -87,6 +88,10 @@ static int read_decoder(struct mt_pipeline *tokenizer, const json_t *json, unsig
         return read_replace(json, decoding, error);
     if (strcmp(type, "Strip") == 0)
         return read_strip(tokenizer, json, error);
+    if (strcmp(type, "BPEDecoder") == 0) {
+        decoding->word_end = json_string_value(json_object_get(json, "suffix"));
+        return 0;
+    }
     if (strcmp(type, "Metaspace") == 0) {
         const char *scheme = json_string_value(json_object_get(json, "prepend_scheme"));
         decoding->from = json_string_value(json_object_get(json, "replacement"));
@@ -115,12 +120,21 @@ static bool to_bytes(const char *text, size_t bytes, struct mt_text *out)
     return true;
 }
 
+/* Does the token end a word? Then that is not part of its text. */
+static bool ends_word(const struct decoding *decoding, const char *text, size_t bytes)
+{
+    const size_t length = decoding->word_end ? strlen(decoding->word_end) : 0;
+    return length && bytes >= length && memcmp(text + bytes - length, decoding->word_end, length) == 0;
+}
+
 /* What a token decodes to. */
 static int piece_of(const struct decoding *decoding, const char *text, size_t bytes, struct mt_text *out)
 {
     if (decoding->byte_level && to_bytes(text, bytes, out))
         return 0;
     out->bytes = 0;
+    if (ends_word(decoding, text, bytes))
+        bytes -= strlen(decoding->word_end);
     const int byte = decoding->byte_fallback ? mt_byte_token_byte(text, bytes) : -1;
     if (byte >= 0)
         return mt_text_append(out, &(char){(char)byte}, 1);
@@ -195,6 +209,7 @@ static int add_token(struct mt_pipeline *tokenizer, const struct decoding *decod
         r = piece_of(decoding, text, bytes, scratch);
     if (r == 0)
         r = mt_vocab_add(&tokenizer->pieces, id, scratch->data, scratch->bytes, false);
+    tokenizer->ends_word[id] = ends_word(decoding, text, bytes);
     return r < 0 ? no_memory(error) : 0;
 }
 

@@ -15,13 +15,25 @@
 #define MOST_GROWTH ((size_t)64)
 #define MOST_ADDED ((size_t)1 << 16)
 
-enum kind { NORMAL_FORM, LOWERCASE, STRIP, STRIP_ACCENTS, PREPEND, REPLACE, REPLACE_PATTERN, CHARSMAP };
+enum kind {
+    NORMAL_FORM,
+    LOWERCASE,
+    STRIP,
+    STRIP_MARKS,
+    PREPEND,
+    REPLACE,
+    REPLACE_PATTERN,
+    CHARSMAP,
+    CLEAN,
+    SPACE_IDEOGRAPHS
+};
 
 struct step {
     enum kind kind;
     utf8proc_option_t form;
     bool newest;               /* else characters that came later are left alone */
     bool left, right;          /* strip */
+    bool all_marks;            /* strip marks: else those without a width of their own */
     struct mt_text from, text; /* replace: what, by what; prepend: what */
     struct mt_regex *regex;
     struct mt_charsmap *charsmap;
@@ -170,17 +182,69 @@ static int lowercase(struct mt_view text, struct mt_mapped *out)
     return r;
 }
 
-static int strip_accents(struct mt_view text, struct mt_mapped *out)
+static int strip_marks(const struct step *step, struct mt_view text, struct mt_mapped *out)
 {
     int r = 0;
     for (size_t i = 0; r == 0 && i < text.bytes;) {
         uint32_t character;
         const size_t length = (size_t)mt_utf8_next(text.text + i, text.bytes - i, &character);
         const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)character);
-        if (category != UTF8PROC_CATEGORY_MN && category != UTF8PROC_CATEGORY_MC &&
-            category != UTF8PROC_CATEGORY_ME)
+        const bool other = category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME;
+        const bool unknown = !step->all_marks && is_left_alone(character, false);
+        if ((category != UTF8PROC_CATEGORY_MN || unknown) && !(step->all_marks && other))
             r = mt_mapped_keep(out, text, i, length);
         i += length;
+    }
+    return r;
+}
+
+/* BERT's: no control characters, and one kind of blank. */
+static int clean(struct mt_view text, struct mt_mapped *out)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < text.bytes;) {
+        uint32_t character;
+        const size_t length = (size_t)mt_utf8_next(text.text + i, text.bytes - i, &character);
+        const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)character);
+        const bool blank = character == '\t' || character == '\n' || character == '\r';
+        const bool control = category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+                             category == UTF8PROC_CATEGORY_CO;
+        if (blank || (!control && mt_is_white_space(character)))
+            r = mt_mapped_put(out, text, i, length, " ", 1);
+        else if (!control && character != 0xfffd)
+            r = mt_mapped_keep(out, text, i, length);
+        i += length;
+    }
+    return r;
+}
+
+/* The blocks that BERT's normalizer knows, one of them with the slip that the library made of U+2B820. */
+static bool is_ideograph(uint32_t character)
+{
+    static const struct {
+        uint32_t first, last;
+    } blocks[] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},   {0x20000, 0x2a6df},
+                  {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        if (character >= blocks[i].first && character <= blocks[i].last)
+            return true;
+    return false;
+}
+
+static int space_ideographs(struct mt_view text, struct mt_mapped *out)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < text.bytes;) {
+        uint32_t character;
+        const size_t length = (size_t)mt_utf8_next(text.text + i, text.bytes - i, &character);
+        const bool alone = is_ideograph(character);
+        if (alone)
+            r = mt_mapped_put(out, text, i, 0, " ", 1);
+        if (r == 0)
+            r = mt_mapped_keep(out, text, i, length);
+        i += length;
+        if (r == 0 && alone)
+            r = mt_mapped_put(out, text, i, 0, " ", 1);
     }
     return r;
 }
@@ -251,8 +315,12 @@ static int apply(const struct step *step, struct mt_regex_scratch *scratch, stru
         return lowercase(text, out);
     case STRIP:
         return strip(step, text, out);
-    case STRIP_ACCENTS:
-        return strip_accents(text, out);
+    case STRIP_MARKS:
+        return strip_marks(step, text, out);
+    case CLEAN:
+        return clean(text, out);
+    case SPACE_IDEOGRAPHS:
+        return space_ideographs(text, out);
     case PREPEND:
         if (text.bytes && mt_mapped_put(out, text, 0, 0, step->text.data, step->text.bytes) < 0)
             return -ENOMEM;
@@ -352,7 +420,8 @@ static int load_step(const json_t *json, const char *type, struct step *step, st
         return 0;
     }
     if (strcmp(type, "StripAccents") == 0) {
-        step->kind = STRIP_ACCENTS;
+        step->kind = STRIP_MARKS;
+        step->all_marks = true;
         return 0;
     }
     if (strcmp(type, "Strip") == 0) {
@@ -375,6 +444,33 @@ static int load_step(const json_t *json, const char *type, struct step *step, st
     return mt_error_set(error, -ENOTSUP, MT_REASON_BAD_MODEL, "the normalizer %s is not supported yet", type);
 }
 
+static int no_room(struct mt_error *error)
+{
+    return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "there are more than %d normalizers", MAX_STEPS);
+}
+
+/* Several steps in one. Accents go with the capitals where the file does not say. */
+static int load_bert(struct mt_normalizer *normalizer, const json_t *json, struct mt_error *error)
+{
+    const bool small = !json_is_false(json_object_get(json, "lowercase"));
+    const json_t *accents = json_object_get(json, "strip_accents");
+    if (normalizer->count + 5 > MAX_STEPS)
+        return no_room(error);
+    struct step *step = normalizer->steps + normalizer->count;
+    if (!json_is_false(json_object_get(json, "clean_text")))
+        *step++ = (struct step){.kind = CLEAN};
+    if (!json_is_false(json_object_get(json, "handle_chinese_chars")))
+        *step++ = (struct step){.kind = SPACE_IDEOGRAPHS};
+    if (json_is_boolean(accents) ? json_is_true(accents) : small) {
+        *step++ = (struct step){.kind = NORMAL_FORM, .form = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE};
+        *step++ = (struct step){.kind = STRIP_MARKS};
+    }
+    if (small)
+        *step++ = (struct step){.kind = LOWERCASE};
+    normalizer->count = (size_t)(step - normalizer->steps);
+    return 0;
+}
+
 static int load(struct mt_normalizer *normalizer, const json_t *json, unsigned depth, struct mt_error *error)
 {
     if (!json || json_is_null(json))
@@ -391,9 +487,10 @@ static int load(struct mt_normalizer *normalizer, const json_t *json, unsigned d
         json_array_foreach(list, i, item) if (r == 0) r = load(normalizer, item, depth + 1, error);
         return r;
     }
+    if (strcmp(type, "BertNormalizer") == 0)
+        return load_bert(normalizer, json, error);
     if (normalizer->count == MAX_STEPS)
-        return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "there are more than %d normalizers",
-                            MAX_STEPS);
+        return no_room(error);
     return load_step(json, type, &normalizer->steps[normalizer->count++], error);
 }
 

@@ -257,8 +257,9 @@ static int piece(const struct mt_tokenizer *base, int32_t id, bool skip_special,
     size_t bytes;
     const char *data = mt_vocab_text(&tokenizer->pieces, id, &bytes);
     const bool first = state->tokens++ == 0;
-    if (tokenizer->join && !first && mt_text_append(text, " ", 1) < 0)
+    if (((tokenizer->join && !first) || state->blank) && mt_text_append(text, " ", 1) < 0)
         return -ENOMEM;
+    state->blank = tokenizer->ends_word[id];
     while (bytes && *data == ' ' &&
            ((tokenizer->strip_first && first) ||
             (!state->started && state->stripped < tokenizer->strip_start))) {
@@ -398,11 +399,12 @@ int mt_pipeline_allocate(struct mt_pipeline *tokenizer, size_t size)
 {
     tokenizer->base.vocab_size = size;
     tokenizer->special = calloc(size + 1, sizeof *tokenizer->special);
+    tokenizer->ends_word = calloc(size + 1, sizeof *tokenizer->ends_word);
     tokenizer->names = calloc(size + 1, sizeof *tokenizer->names);
     tokenizer->added = mt_added_new();
     tokenizer->added_normalized = mt_added_new();
-    return tokenizer->special && tokenizer->names && tokenizer->added && tokenizer->added_normalized &&
-                   mt_vocab_init(&tokenizer->vocab, size) == 0 &&
+    return tokenizer->special && tokenizer->ends_word && tokenizer->names && tokenizer->added &&
+                   tokenizer->added_normalized && mt_vocab_init(&tokenizer->vocab, size) == 0 &&
                    mt_vocab_init(&tokenizer->pieces, size) == 0 &&
                    (tokenizer->cache = mt_word_cache_new()) != NULL
                ? 0
@@ -428,6 +430,7 @@ void mt_pipeline_free(struct mt_pipeline *tokenizer)
     mt_ids_free(&tokenizer->prefix);
     mt_ids_free(&tokenizer->suffix);
     free(tokenizer->special);
+    free(tokenizer->ends_word);
     free(tokenizer->names);
     free(tokenizer);
 }

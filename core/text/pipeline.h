@@ -21,6 +21,7 @@ struct mt_pipeline {
     struct mt_vocab vocab;       /* as the model sees words: bytes where byte_level, else as written */
     struct mt_vocab pieces;      /* what each id decodes to */
     bool *special;               /* [vocab_size] */
+    bool *ends_word;             /* [vocab_size]: a blank goes before what is decoded next */
     bool byte_level;
     struct mt_added *added;            /* found in the text as it is */
     struct mt_added *added_normalized; /* found after normalization */

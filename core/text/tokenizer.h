@@ -111,6 +111,7 @@ struct mt_decode_state {
     size_t tokens;   /* decoded so far, without those left out */
     size_t stripped; /* blanks taken off the beginning */
     bool started;    /* something but such blanks came */
+    bool blank;      /* goes before what comes next: a word ended */
 };
 
 struct mt_tokenizer_ops {

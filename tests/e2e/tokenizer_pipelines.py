@@ -73,6 +73,11 @@ def metaspace(scheme, whole=False):
 BLANK_TO_MARK = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
 NFC, LOWERCASE = {"type": "NFC"}, {"type": "Lowercase"}
 BYTES = byte_level(True, True)
+# A vocabulary whose tokens say where a word ends.
+SIGNS = [chr(c) for c in range(33, 127)]
+ENDS = ["<unk>", *SIGNS, *(sign + "</w>" for sign in SIGNS), "th", "the</w>", "in", "ou</w>"]
+WORD_ENDS = {"vocab": {text: i for i, text in enumerate(ENDS)}, "merges": ["t h", "th e</w>", "i n", "o u</w>"], "byte_fallback": False,
+             "end_of_word_suffix": "</w>"}
 # name: vocabulary, normalizer, pre-tokenizer, decoder, changes of the model
 PIPELINES = {
     "bloom": ("gpt2", None, cut(split(BLOOM)), BYTES, {}),
@@ -109,6 +114,10 @@ PIPELINES = {
     "xglm": ("unigram", sequence("normalizers", [{"type": "NFKC"}, {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]),
              sequence("pretokenizers", [{"type": "WhitespaceSplit"}, metaspace("always")]), metaspace("always"), {}),
     "helium": ("unigram_bytes", sequence("normalizers", [{"type": "Prepend", "prepend": " "}, BLANK_TO_MARK]), None, marks(1), {}),
+    "openai-gpt": ("llama2", {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+                   {"type": "BertPreTokenizer"}, {"type": "BPEDecoder", "suffix": "</w>"}, WORD_ENDS),
+    "bert's normalizer": ("gpt2", {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": False,
+                                   "lowercase": False}, byte_level(), BYTES, {}),
     "words": ("llama2", LOWERCASE, {"type": "Whitespace"}, None, {}),
 }
 # Each alone, as the pattern of a normalizer: every match becomes a sign.
@@ -127,6 +136,7 @@ def model_of(kind):
 
 
 def document(model, normalizer, pre_tokenizer, decoder, changes):
+    model = {**model, **changes}
     size = len(model["vocab"])
     added = [{"id": size + i, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": i == 2,
               "special": i != 2} for i, text in enumerate(ADDED[:3])]
@@ -134,7 +144,7 @@ def document(model, normalizer, pre_tokenizer, decoder, changes):
               "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
               "special_tokens": {ADDED[0]: {"id": ADDED[0], "ids": [size], "tokens": [ADDED[0]]}}}
     return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": normalizer,
-            "pre_tokenizer": pre_tokenizer, "post_processor": around, "decoder": decoder, "model": {**model, **changes}}
+            "pre_tokenizer": pre_tokenizer, "post_processor": around, "decoder": decoder, "model": model}
 
 
 def compare(folder, whole, data, written=True):
