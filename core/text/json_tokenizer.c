@@ -409,7 +409,7 @@ static int read_parts(struct mt_pipeline *tokenizer, const json_t *document, str
     const json_t *decoder = json_object_get(document, "decoder");
     struct decoding decoding = {0};
     size_t size = 0;
-    bool unigram;
+    bool unigram = false;
     int r = mt_json_types_of_tokenizer(document, error);
     if (r == 0)
         r = check_model(model, &unigram, error);
