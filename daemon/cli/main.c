@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const struct command {
     const char *name;
@@ -94,6 +96,18 @@ static int unknown_command(const char *name)
     return 64;
 }
 
+/* What was printed must have come where it should, unless its reader has gone, as that of `| head` does. */
+static int written(int code)
+{
+    struct stat status;
+    const bool piped =
+        fstat(STDOUT_FILENO, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || piped)
+        return code;
+    mt_cli_complain("the output could not be written whole; is the disk full?");
+    return code ? code : 74;
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
@@ -115,5 +129,5 @@ int main(int argc, char **argv)
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
         return print_help(), 0;
     const struct command *command = find_command(name);
-    return command ? command->run(argc - 1, argv + 1) : unknown_command(name);
+    return command ? written(command->run(argc - 1, argv + 1)) : unknown_command(name);
 }

@@ -168,7 +168,5 @@ int mt_cli_tokenize(int argc, char **argv)
         r = request.decode ? decode(&request, tokenizer, &text, &error)
                            : encode(&request, tokenizer, &text, &error);
     mt_tokenizer_free(tokenizer);
-    if (r == 0 && (fflush(stdout) != 0 || ferror(stdout)))
-        r = mt_error_set_errno(&error, MT_REASON_IO, "cannot write to standard output");
     return r < 0 ? mt_cli_fail(&error) : 0;
 }

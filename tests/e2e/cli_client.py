@@ -329,6 +329,15 @@ def the_token_is_sent_and_a_wrong_one_is_said(case):
     assert "wrong" not in result.stderr
 
 
+def output_that_cannot_be_written_is_told_once(case):
+    for arguments in (["schema"], ["plan", "--presets"], ["jobs"], ["inspect", "--help"]):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([MEGATRAIN, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+                                    env=case.environment)
+        equal((arguments, result.returncode), (arguments, 74))
+        equal(result.stderr.count("the output could not be written whole"), 1)
+
+
 def a_unix_socket_is_a_daemon_too(case):
     path = os.path.join(case.folder, "api.sock")
     server = serve(case.daemon, path)
