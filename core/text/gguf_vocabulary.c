@@ -69,22 +69,7 @@ int64_t mt_gguf_token_id(const struct mt_gguf *file, const char *name)
 
 /* --- what is of the wrong type -------------------------------------------------------------------------- */
 
-static int check_id(const struct mt_gguf *file, const char *name, bool in_vocabulary, struct mt_error *error)
-{
-    char key[64];
-    int64_t id;
-    snprintf(key, sizeof key, "tokenizer.ggml.%s", name);
-    int r = mt_gguf_expect(file, key, MT_GGUF_A_WHOLE_NUMBER, error);
-    const struct mt_gguf_value *value = mt_gguf_find(file, key);
-    if (r < 0 || !value || !in_vocabulary || !mt_gguf_integer(value, 0, &id) || id == -1 ||
-        id == UINT32_MAX || mt_gguf_token_id(file, name) >= 0)
-        return r; /* -1 in either width says that there is none */
-    return bad_model(error, "%s: %s is %lld, which is no id of the vocabulary", mt_gguf_path(file), key,
-                     (long long)id);
-}
-
-/* Keys that would pass for absent. Of ids, those that begin and end texts must be there; others are names
- * alone. */
+/* Keys that would pass for absent. */
 static int check_metadata(const struct mt_gguf *file, struct mt_error *error)
 {
     static const char *const texts[] = {"tokenizer.ggml.model", "tokenizer.ggml.pre",
@@ -92,16 +77,17 @@ static int check_metadata(const struct mt_gguf *file, struct mt_error *error)
     static const char *const switches[] = {"tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token",
                                            "tokenizer.ggml.add_space_prefix",
                                            "tokenizer.ggml.remove_extra_whitespaces"};
-    static const char *const ids[] = {"bos_token_id",     "eos_token_id",     "eot_token_id",
-                                      "unknown_token_id", "padding_token_id", "seperator_token_id",
-                                      "cls_token_id",     "mask_token_id"};
+    static const char *const ids[] = {"tokenizer.ggml.bos_token_id",     "tokenizer.ggml.eos_token_id",
+                                      "tokenizer.ggml.eot_token_id",     "tokenizer.ggml.unknown_token_id",
+                                      "tokenizer.ggml.padding_token_id", "tokenizer.ggml.seperator_token_id",
+                                      "tokenizer.ggml.cls_token_id",     "tokenizer.ggml.mask_token_id"};
     int r = 0;
     for (size_t i = 0; r == 0 && i < sizeof texts / sizeof *texts; i++)
         r = mt_gguf_expect(file, texts[i], MT_GGUF_A_TEXT, error);
     for (size_t i = 0; r == 0 && i < sizeof switches / sizeof *switches; i++)
         r = mt_gguf_expect(file, switches[i], MT_GGUF_A_SWITCH, error);
     for (size_t i = 0; r == 0 && i < sizeof ids / sizeof *ids; i++)
-        r = check_id(file, ids[i], i < 3, error);
+        r = mt_gguf_expect(file, ids[i], MT_GGUF_A_WHOLE_NUMBER, error);
     return r;
 }
 
@@ -222,13 +208,26 @@ static json_t *added_tokens(const struct vocabulary *vocabulary)
     return list;
 }
 
-/* What is put around a text; JSON null: nothing. */
-static json_t *post_processor(const struct vocabulary *vocabulary, bool add_begin)
+/* -1: nothing is written. Published files have ids beyond the vocabulary: where texts are not to have such a
+ * token, there is none. */
+static int written_id(const struct mt_gguf *file, const char *name, bool written, int64_t *id,
+                      struct mt_error *error)
 {
-    const int64_t begin = mt_gguf_token_id(vocabulary->file, "bos_token_id"),
-                  end = mt_gguf_token_id(vocabulary->file, "eos_token_id");
-    const bool with_begin = begin >= 0 && flag(vocabulary->file, "tokenizer.ggml.add_bos_token", add_begin);
-    const bool with_end = end >= 0 && flag(vocabulary->file, "tokenizer.ggml.add_eos_token", false);
+    char key[64];
+    int64_t said;
+    *id = written ? mt_gguf_token_id(file, name) : -1;
+    snprintf(key, sizeof key, "tokenizer.ggml.%s", name);
+    const struct mt_gguf_value *value = written && *id < 0 ? mt_gguf_find(file, key) : NULL;
+    if (!value || !mt_gguf_integer(value, 0, &said) || said == -1 || said == UINT32_MAX)
+        return 0; /* -1 in either width says that there is none */
+    return bad_model(error, "%s, which every text is to have, is %lld, which is no id of the vocabulary", key,
+                     (long long)said);
+}
+
+/* What is put around a text; JSON null: nothing. */
+static json_t *post_processor(const struct vocabulary *vocabulary, int64_t begin, int64_t end)
+{
+    const bool with_begin = begin >= 0, with_end = end >= 0;
     if (!with_begin && !with_end)
         return json_null();
     json_t *single = json_array(), *pair = json_array(), *tokens = json_object();
@@ -295,6 +294,20 @@ static int read_merges(const struct vocabulary *vocabulary, json_t **merges, str
     return *merges ? 0 : no_memory(error);
 }
 
+static int add_post_processor(const struct vocabulary *vocabulary, bool add_begin, json_t *document,
+                              struct mt_error *error)
+{
+    int64_t begin, end;
+    int r = written_id(vocabulary->file, "bos_token_id",
+                       flag(vocabulary->file, "tokenizer.ggml.add_bos_token", add_begin), &begin, error);
+    r = r ? r
+          : written_id(vocabulary->file, "eos_token_id",
+                       flag(vocabulary->file, "tokenizer.ggml.add_eos_token", false), &end, error);
+    if (r == 0)
+        json_object_set_new(document, "post_processor", post_processor(vocabulary, begin, end));
+    return r;
+}
+
 static int marked_bpe(const struct vocabulary *vocabulary, bool add_begin, json_t *document,
                       struct mt_error *error);
 
@@ -314,9 +327,9 @@ static int byte_level(const struct vocabulary *vocabulary, json_t *document, str
     json_object_set_new(document, "pre_tokenizer", kind.pre_tokenizer);
     mt_autojson json_t *merges = NULL;
     r = read_merges(vocabulary, &merges, error);
+    r = r ? r : add_post_processor(vocabulary, kind.add_begin, document, error);
     if (r < 0)
         return r;
-    json_object_set_new(document, "post_processor", post_processor(vocabulary, kind.add_begin));
     json_object_set_new(document, "decoder",
                         json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0,
                                   "trim_offsets", 1, "use_regex", 1));
@@ -449,7 +462,9 @@ static int with_marks(const struct vocabulary *vocabulary, bool prefix, bool add
     json_object_set_new(document, "normalizer",
                         json_pack("{s:s, s:o}", "type", "Sequence", "normalizers", normalizers));
     json_object_set_new(document, "pre_tokenizer", json_null());
-    json_object_set_new(document, "post_processor", post_processor(vocabulary, add_begin));
+    int r = add_post_processor(vocabulary, add_begin, document, error);
+    if (r < 0)
+        return json_decref(decoders), r;
     json_object_set_new(document, "decoder",
                         json_pack("{s:s, s:o}", "type", "Sequence", "decoders", decoders));
     json_t *model = json_pack("{s:s, s:n, s:o, s:n, s:n, s:b, s:b, s:b, s:O, s:O}", "type", "BPE", "dropout",

@@ -266,12 +266,46 @@ static void metadata_of_other_types_is_refused_by_name(void **state)
     check_metadata(state, "tokenizer.ggml.eos_token_id", MT_GGUF_F32, 0x3fc00000, 4,
                    "must be a whole number");
     check_metadata(state, "tokenizer.ggml.eos_token_id", MT_GGUF_STRING, 0, 8, "must be a whole number");
-    check_metadata(state, "tokenizer.ggml.eos_token_id", MT_GGUF_U32, 99, 4, "99, which is no id");
     check_metadata(state, "tokenizer.ggml.padding_token_id", MT_GGUF_BOOL, 1, 1, "must be a whole number");
     check_metadata(state, "tokenizer.chat_template.tool_use", MT_GGUF_U8, 1, 1, "must be a text");
     check_metadata(state, "tokenizer.ggml.eos_token_id", MT_GGUF_U32, UINT32_MAX, 4, NULL); /* none */
     check_metadata(state, "tokenizer.ggml.padding_token_id", MT_GGUF_U32, 99, 4, NULL);
     check_metadata(state, "tokenizer.ggml.add_eos_token", MT_GGUF_U8, 0, 1, NULL);
+}
+
+/* As Mistral-11B-OmniMix has it: an end token that was meant to be added to the vocabulary, and was not. */
+static void an_id_beyond_the_vocabulary_is_none_where_no_text_has_it(void **state)
+{
+    static const struct {
+        bool added, refused;
+        uint32_t id;
+    } cases[] = {{false, false, 99}, {true, true, 99}, {true, false, UINT32_MAX}, {true, false, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mt_text text = make_vocabulary("gpt2");
+        struct mt_tokenizer *tokenizer;
+        struct mt_error error = {0};
+        const char *path = mt_test_path(state, "beyond.gguf");
+        text.data[16] = (char)(text.data[16] + 2);
+        put_text(&text, "tokenizer.ggml.eos_token_id");
+        put(&text, MT_GGUF_U32, 4);
+        put(&text, cases[i].id, 4);
+        put_text(&text, "tokenizer.ggml.add_eos_token");
+        put(&text, MT_GGUF_BOOL, 4);
+        put(&text, cases[i].added, 1);
+        write_file(path, text.data, text.bytes);
+        const int r = mt_tokenizer_load(path, &tokenizer, &error);
+        if (cases[i].refused) {
+            assert_int_equal(r, -EINVAL);
+            mt_assert_mentions(error.message, path);
+            mt_assert_mentions(error.message,
+                               "tokenizer.ggml.eos_token_id, which every text is to have, is 99");
+        } else {
+            mt_assert_ok(r, &error);
+            assert_int_equal(mt_tokenizer_end(tokenizer), cases[i].id == 2 ? 2 : MT_TOKEN_NONE);
+            mt_tokenizer_free(tokenizer);
+        }
+        mt_text_free(&text);
+    }
 }
 
 /* A value of a whole model's file gets other bits, and its key another type of the same width. */
@@ -328,6 +362,7 @@ int main(void)
         mt_test_in_folder(damaged_models_are_read_or_refused),
         mt_test_in_folder(damaged_vocabularies_are_read_or_refused),
         mt_test_in_folder(tokens_of_one_text_are_refused),
+        mt_test_in_folder(an_id_beyond_the_vocabulary_is_none_where_no_text_has_it),
         mt_test_in_folder(metadata_of_other_types_is_refused_by_name),
         mt_test_in_folder(numbers_that_are_none_are_refused_by_name),
         mt_test_in_folder(a_score_that_is_no_number_is_refused),
