@@ -22,7 +22,8 @@
 
 /* "megatrain: ..." on standard error. */
 void mt_cli_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Complains with the error's sentence; returns its exit code. */
+/* Complains with the error's sentence; returns its exit code: MT_EXIT_UNAVAILABLE for -ECONNREFUSED, else
+ * that of its reason. */
 int mt_cli_fail(const struct mt_error *error);
 /* Complains, points to --help; returns 64. */
 int mt_cli_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -34,7 +35,8 @@ bool mt_cli_number(const char *option, const char *text, long minimum, long maxi
 
 /* What --model names: as mt_job_find_model has it, and of the folder of a run or job its final checkpoint,
  * else its newest one; or the id of a job, whose newest checkpoint the daemon tells. malloc'd; what is
- * nowhere is an error. Errors: MT_REASON_BAD_MODEL, MT_REASON_BAD_JOB. */
+ * nowhere is an error. Errors: MT_REASON_BAD_MODEL, MT_REASON_BAD_JOB; -ECONNREFUSED, MT_REASON_IO where no
+ * daemon answers. */
 int mt_cli_find_model(const char *text, char **path, struct mt_error *error);
 /* Whether the model of a checkpoint is as it was written, by its manifest; of what has none nothing is known.
  * Errors: MT_REASON_BAD_MODEL, naming the file. */

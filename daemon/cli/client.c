@@ -236,10 +236,8 @@ int mt_client_call(struct mt_client *client, const struct mt_request *request, s
 {
     struct mt_error error = {0};
     int result = mt_client_send(client, request, response, &error);
-    if (result < 0) {
-        mt_cli_complain("%s", error.message);
-        return result == -ECONNREFUSED ? MT_EXIT_UNAVAILABLE : 70;
-    }
+    if (result < 0)
+        return mt_cli_fail(&error);
     if (response->status >= 300) {
         int code = mt_client_complain(response);
         mt_response_free(response);

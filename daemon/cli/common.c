@@ -21,6 +21,8 @@ void mt_cli_complain(const char *format, ...)
 int mt_cli_fail(const struct mt_error *error)
 {
     mt_cli_complain("%s", error->message);
+    if (error->code == -ECONNREFUSED) /* of mt_client_send alone */
+        return MT_EXIT_UNAVAILABLE;
     int code = mt_reason_exit_code(error->reason);
     return code ? code : 70;
 }

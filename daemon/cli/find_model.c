@@ -28,12 +28,18 @@ static int take_checkpoint(const char *id, const char *url, const struct mt_resp
     const char *detail = json_string_value(json_object_get(response->json, "detail"));
     const char *found =
         json_string_value(json_object_get(json_object_get(response->json, "last_checkpoint"), "path"));
+    if (!json_object_get(response->json, response->status < 300 ? "id" : "title"))
+        return mt_error_set(
+            error, -ECONNREFUSED, MT_REASON_IO,
+            "what answered at %s with status %ld, when asked for the job %s, is not megatraind; "
+            "MEGATRAIN_URL says where megatraind is",
+            url, response->status, id);
     if (response->status == 404)
         return mt_error_set(error, -ENOENT, MT_REASON_BAD_MODEL,
                             "there is no job %s at %s (megatrain jobs lists those there are), and no file or "
                             "folder of that name",
                             id, url);
-    if (response->status >= 300 || !response->json)
+    if (response->status >= 300)
         return mt_error_set(error, -EIO, MT_REASON_BAD_MODEL,
                             "%s does not tell of the job %s: it answered %ld%s%s", url, id, response->status,
                             detail ? ", " : "", detail ? detail : "");

@@ -79,10 +79,8 @@ static int send_job(struct mt_client *client, const struct submission *submissio
         sleep(1);
         result = mt_client_send(client, &request, &response, &error);
     }
-    if (result < 0) {
-        mt_cli_complain("%s", error.message);
-        return result == -ECONNREFUSED ? MT_EXIT_UNAVAILABLE : 70;
-    }
+    if (result < 0)
+        return mt_cli_fail(&error);
     const char *id = json_string_value(json_object_get(response.json, "id"));
     int code = response.status >= 300 ? complain_about_errors(&response, submission, lines) : 0;
     if (code == 0 && !id) {

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """`megatrain generate` asks a job of the daemon by its id, and no checkpoint whose model is not as it was written."""
+import http.server
 import os
 import shutil
 import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from megatraind import Daemon, case, equal, run_cases, until
@@ -48,8 +50,35 @@ def a_job_is_asked_by_its_id():
 @case
 def without_a_daemon_an_id_is_said_to_be_unknown():
     with Folder() as folder:
-        folder.run("generate", "--model", ABSENT, "--prompt", "x", code=74, env={**os.environ, "MEGATRAIN_URL": "http://127.0.0.1:1"},
-                   says=[f"there is no file or folder {ABSENT}", "no answer from the daemon at http://127.0.0.1:1"])
+        nowhere = {**os.environ, "MEGATRAIN_URL": "http://127.0.0.1:1"}
+        folder.run("show", ABSENT, code=69, env=nowhere)
+        for command in (["generate", "--prompt", "x", "--model"], ["tokenize", "--model"], ["inspect"]):
+            folder.run(*command, ABSENT, code=69, env=nowhere,
+                       says=[f"there is no file or folder {ABSENT}", "no answer from the daemon at http://127.0.0.1:1"])
+
+
+class Other(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(404 if "strict" in self.headers["Host"] else 200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_):
+        pass
+
+
+@case
+def another_program_at_the_daemons_port_knows_of_no_job():
+    server = http.server.HTTPServer(("127.0.0.1", 0), Other)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with Folder() as folder:
+        for host in ("127.0.0.1", "strict.localhost"):
+            url = f"http://{host}:{server.server_port}"
+            folder.run("generate", "--model", ABSENT, "--prompt", "x", code=69, env={**os.environ, "MEGATRAIN_URL": url},
+                       says=[url, "is not megatraind; MEGATRAIN_URL says"])
+    server.shutdown()
+    server.server_close()
 
 
 @case
