@@ -7,6 +7,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/utf8.h"
 #include "core/text/gguf_pretokenizer.h"
+#include "core/text/gguf_types.h"
 #include "core/text/mark.h"
 #include "core/text/tokenizer.h"
 #include "core/text/vocab.h"
@@ -65,30 +66,6 @@ int64_t mt_gguf_token_id(const struct mt_gguf *file, const char *name)
                    (uint64_t)id < tokens->count
                ? id
                : -1;
-}
-
-/* --- what is of the wrong type -------------------------------------------------------------------------- */
-
-/* Keys that would pass for absent. */
-static int check_metadata(const struct mt_gguf *file, struct mt_error *error)
-{
-    static const char *const texts[] = {"tokenizer.ggml.model", "tokenizer.ggml.pre",
-                                        "tokenizer.chat_template", "tokenizer.chat_template.tool_use"};
-    static const char *const switches[] = {"tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token",
-                                           "tokenizer.ggml.add_space_prefix",
-                                           "tokenizer.ggml.remove_extra_whitespaces"};
-    static const char *const ids[] = {"tokenizer.ggml.bos_token_id",     "tokenizer.ggml.eos_token_id",
-                                      "tokenizer.ggml.eot_token_id",     "tokenizer.ggml.unknown_token_id",
-                                      "tokenizer.ggml.padding_token_id", "tokenizer.ggml.seperator_token_id",
-                                      "tokenizer.ggml.cls_token_id",     "tokenizer.ggml.mask_token_id"};
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < sizeof texts / sizeof *texts; i++)
-        r = mt_gguf_expect(file, texts[i], MT_GGUF_A_TEXT, error);
-    for (size_t i = 0; r == 0 && i < sizeof switches / sizeof *switches; i++)
-        r = mt_gguf_expect(file, switches[i], MT_GGUF_A_SWITCH, error);
-    for (size_t i = 0; r == 0 && i < sizeof ids / sizeof *ids; i++)
-        r = mt_gguf_expect(file, ids[i], MT_GGUF_A_WHOLE_NUMBER, error);
-    return r;
 }
 
 /* --- texts by id --------------------------------------------------------------------------------------- */
@@ -533,7 +510,7 @@ int mt_gguf_vocabulary_document(const struct mt_gguf *file, json_t **document, s
 {
     struct vocabulary vocabulary;
     *document = NULL;
-    int r = check_metadata(file, error);
+    int r = mt_gguf_types_of_tokenizer(file, error);
     if (r < 0)
         return r;
     mt_autojson json_t *object = json_object();
@@ -590,7 +567,7 @@ int mt_gguf_vocabulary_config(const struct mt_gguf *file, json_t **config, json_
                    {"seperator_token_id", "sep_token"}, {"cls_token_id", "cls_token"},
                    {"mask_token_id", "mask_token"}};
     *config = *chat_template = NULL;
-    int r = check_metadata(file, error);
+    int r = mt_gguf_types_of_tokenizer(file, error);
     if (r < 0)
         return r;
     mt_autojson json_t *object = json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast",

@@ -88,6 +88,25 @@ static void a_sequence_without_its_steps_is_refused(void **state)
     check_document("7", "no JSON object");
 }
 
+static void keys_that_few_files_have_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const char *const switches[] = {"clean_text", "handle_chinese_chars", "strip_accents",
+                                           "lowercase"};
+    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
+        char text[128], mention[96];
+        struct mt_error error = {0};
+        snprintf(text, sizeof text, "{\"normalizer\":{\"type\":\"BertNormalizer\",\"%s\":\"false\"}}",
+                 switches[i]);
+        snprintf(mention, sizeof mention, "`normalizer.%s` must be true or false", switches[i]);
+        check_document(text, mention);
+        mt_autojson json_t *unsaid =
+            json_pack("{s:{s:s, s:n}}", "normalizer", "type", "BertNormalizer", switches[i]);
+        mt_assert_ok(mt_json_types_of_tokenizer(unsaid, &error), &error);
+    }
+    check_document("{\"decoder\":{\"type\":\"BPEDecoder\",\"suffix\":7}}", "`decoder.suffix` must be a text");
+}
+
 static void check_side(const char *text, const char *mention)
 {
     struct mt_error error = {0};
@@ -134,6 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_of_other_types_are_refused),
         cmocka_unit_test(a_sequence_without_its_steps_is_refused),
+        cmocka_unit_test(keys_that_few_files_have_are_refused_by_name),
         cmocka_unit_test(what_files_beside_it_say_of_tokens_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
