@@ -267,14 +267,16 @@ static int check_key(const struct mt_family *family, const char *key, const json
     if (strict)
         return mt_error_set(error, -EINVAL, MT_REASON_BAD_MODEL, "config: `%s` is not a key of %s", key,
                             family->model_type);
-    for (size_t i = 0; i < sizeof telling / sizeof *telling; i++)
+    const bool unread = family->unread && listed(family->unread, SIZE_MAX, key);
+    for (size_t i = 0; !unread && i < sizeof telling / sizeof *telling; i++)
         if (strstr(key, telling[i]))
             return mt_error_set(
                 error, -ENOTSUP, MT_REASON_BAD_MODEL,
                 "config: `%s` is not known for %s and may change the mathematics; it is refused "
                 "rather than guessed",
                 key, family->model_type);
-    json_array_append_new(notes, json_sprintf("config: `%s` is not known and has no effect", key));
+    json_array_append_new(notes, json_sprintf("config: `%s` is not %s and has no effect", key,
+                                              unread ? "read by anything" : "known"));
     return 0;
 }
 

@@ -137,6 +137,9 @@ struct mt_family {
     /* Keys of config.json that this family understands beside the common ones; NULL-terminated. "a.b": key b
      * of the object a, whose other keys are checked likewise. */
     const char *const *keys;
+    /* Keys that published files have and nothing reads: noted, not refused. A job from scratch may not say
+     * them. NULL-terminated; NULL: none. */
+    const char *const *unread;
     /* Settings that must have one value, or the mathematics is another: refused by name otherwise. Absent and
      * null are always fine. Ends with a NULL key, as `when` does. */
     const struct mt_family_fixed *fixed;

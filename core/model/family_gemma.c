@@ -39,6 +39,7 @@ static const struct mt_family families[] = {
         .keys =
             KEYS("attention_bias", "hidden_activation", "attn_logit_softcapping", "final_logit_softcapping",
                  "query_pre_attn_scalar", "sliding_window", "layer_types", "cache_implementation"),
+        .unread = KEYS("sliding_window_size"),
         .fixed = FIXED({"use_bidirectional_attention", "false"}),
     },
     {

@@ -132,6 +132,9 @@ static const struct mt_family families[] = {
         .qk_norm = MT_QK_NORM_HEAD,
         .qk_norm_after_rope = true,
         .keys = KEYS("attention_bias", "eod_token_id", "pretraining_tp"),
+        .unread = KEYS("attention_head_dim", "norm_type", "num_media_embeds"),
+        .fixed = FIXED({"use_qk_norm", "true"}, {"use_rotary_pos_emb", "true"}, {"use_cla", "false"},
+                       {"mlp_bias", "false"}, {"num_experts", "1"}),
     },
     {
         .model_type = "hyperclovax",

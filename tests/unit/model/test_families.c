@@ -1,4 +1,5 @@
 /* The family table: its order, its page, and what each entry must say. */
+#include "core/base/cleanup.h"
 #include "core/base/file.h"
 #include "core/job/job.h"
 #include "core/model/family.h"
@@ -75,6 +76,51 @@ static void every_family_refuses_what_it_does_not_know(void **state)
         mt_assert_mentions(error.message, "attention_by_moonlight");
         json_decref(config);
     }
+}
+
+static void check_published(const char *text, size_t num_notes, const char *refused)
+{
+    struct mt_error error = {0};
+    struct mt_model *model;
+    mt_autojson json_t *config = json_loads(text, 0, NULL);
+    assert_non_null(config);
+    const int r = mt_model_from_config(config, &model, &error);
+    if (refused) {
+        assert_true(r < 0);
+        mt_assert_mentions(error.message, refused);
+        return;
+    }
+    mt_assert_ok(r, &error);
+    assert_int_equal(json_array_size(model->notes), num_notes);
+    mt_model_free(model);
+}
+
+/* Published files say more than transformers reads: gemma-2-9b-it its window twice, Hunyuan what it was
+ * trained with. A job from scratch has nothing of it to say. */
+static void keys_of_published_files_that_nothing_reads_are_noted(void **state)
+{
+    (void)state;
+#define SIZES                                                                                                \
+    "\"vocab_size\":50,\"hidden_size\":32,\"intermediate_size\":40,\"num_hidden_layers\":2,"                 \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":8"
+#define GEMMA "{\"model_type\":\"gemma2\"," SIZES ",\"sliding_window\":4096"
+#define HUNYUAN "{\"model_type\":\"hunyuan_v1_dense\"," SIZES
+    check_published(GEMMA ",\"sliding_window_size\":4096}", 1, NULL);
+    check_published(HUNYUAN
+                    ",\"attention_head_dim\":8,\"norm_type\":\"rms\",\"num_experts\":1,\"use_cla\":false,"
+                    "\"use_qk_norm\":true,\"use_rotary_pos_emb\":true,\"mlp_bias\":false}",
+                    2, NULL);
+    check_published(HUNYUAN ",\"use_qk_norm\":false}", 0, "`use_qk_norm` is supported");
+    check_published(HUNYUAN ",\"use_cla\":true}", 0, "`use_cla` is supported");
+    check_published(HUNYUAN ",\"num_experts\":16}", 0, "`num_experts` is supported");
+    check_published("{\"model_type\":\"llama\"," SIZES ",\"sliding_window_size\":4096}", 0,
+                    "sliding_window_size");
+
+    struct mt_error error = {0};
+    struct mt_model *model;
+    mt_autojson json_t *keys = json_pack("{s:i, s:i}", "vocab_size", 300, "sliding_window_size", 16);
+    assert_int_equal(mt_model_from_keys("gemma2", keys, &model, &error), -EINVAL);
+    mt_assert_mentions(error.message, "sliding_window_size");
 }
 
 /* A job that trains `architecture` from scratch; `more` are further keys of its model block. */
@@ -259,6 +305,7 @@ int main(void)
         cmocka_unit_test(the_page_is_printed_from_the_table),
         cmocka_unit_test(entries_are_in_order_and_complete),
         cmocka_unit_test(every_family_refuses_what_it_does_not_know),
+        cmocka_unit_test(keys_of_published_files_that_nothing_reads_are_noted),
         cmocka_unit_test(every_family_trains_from_scratch),
         cmocka_unit_test(keys_from_scratch_have_the_familys_own_names),
         cmocka_unit_test(a_setting_that_the_family_lacks_has_no_other_value),
