@@ -117,7 +117,7 @@ static const struct mt_family families[] = {
         .norm_eps = 1e-5,
         .windows = MT_WINDOW_ALL,
         .keys = KEYS("sliding_window", "partial_rotary_factor", "original_max_position_embeddings"),
-        .fixed = FIXED({"attention_bias", "false"}),
+        .fixed = FIXED({"attention_bias", "false"}, {"full_attn_mod", "1"}, {"interpolate_factor", "1"}),
     },
 };
 

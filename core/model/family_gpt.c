@@ -336,7 +336,7 @@ static const struct mt_family families[] = {
         .keys = KEYS("activation_function", "layer_norm_epsilon", "rotary_dim", "n_ctx", "summary_type",
                      "summary_use_proj", "summary_activation", "summary_proj_to_labels",
                      "summary_first_dropout", "scale_attn_weights"),
-        .fixed = FIXED({"scale_attn_weights", "true"}),
+        .fixed = FIXED({"scale_attn_weights", "true"}, {"rotary", "true"}),
     },
     {
         .model_type = "openai-gpt",

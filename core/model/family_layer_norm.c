@@ -207,6 +207,8 @@ static const struct mt_family families[] = {
         .windows = MT_WINDOW_ALL,
         .keys = KEYS("use_bias", "norm_epsilon", "sliding_window"),
         .fixed = FIXED({"mlp_type", "\"default\""}, {"norm_type", "\"layer_norm\""}),
+        .unread = KEYS("activation_function", "layer_norm_epsilon", "attention_softmax_in_fp32",
+                       "scale_attention_softmax_in_fp32", "scale_attn_weights"),
     },
 };
 

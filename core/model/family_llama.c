@@ -93,6 +93,8 @@ static const struct mt_family families[] = {
                   [MT_ROLE_HEAD] = "lm_head.weight"},
         .rope_theta = 10000,
         .norm_eps = 1e-5,
+        .renamed = RENAMED({"num_layers", "num_hidden_layers"}, {"layer_norm_epsilon", "rms_norm_eps"},
+                           {"activation_function", "hidden_act"}),
         .fixed = FIXED({"attention_bias", "false"}, {"mlp_bias", "false"}),
     },
     {

@@ -130,6 +130,7 @@ static const struct mt_family families[] = {
         .renamed = RENAMED({"ffn_hidden_size", "intermediate_size"}, {"num_kv_heads", "num_key_value_heads"}),
         .keys = KEYS("bias", "alibi", "new_decoder_architecture", "parallel_attn", "multi_query",
                      "num_ln_in_parallel_attn", "num_kv_heads", "ffn_hidden_size"),
+        .unread = KEYS("ff_factor"),
         .fixed = FIXED({"parallel_attn", "true"}),
     },
     /* Of the 40B and 180B: two norms. */

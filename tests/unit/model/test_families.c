@@ -113,6 +113,18 @@ static void keys_of_published_files_that_nothing_reads_are_noted(void **state)
     check_published(HUNYUAN ",\"use_qk_norm\":false}", 0, "`use_qk_norm` is supported");
     check_published(HUNYUAN ",\"use_cla\":true}", 0, "`use_cla` is supported");
     check_published(HUNYUAN ",\"num_experts\":16}", 0, "`num_experts` is supported");
+    check_published("{\"model_type\":\"phi3\"," SIZES ",\"full_attn_mod\":1,\"interpolate_factor\":1}", 0,
+                    NULL);
+    check_published("{\"model_type\":\"phi3\"," SIZES ",\"full_attn_mod\":2}", 0,
+                    "`full_attn_mod` is supported");
+    check_published("{\"model_type\":\"gptj\",\"vocab_size\":50,\"n_embd\":32,\"n_layer\":2,\"n_head\":4,"
+                    "\"rotary_dim\":8,\"rotary\":true}",
+                    0, NULL);
+    check_published(
+        "{\"model_type\":\"starcoder2\"," SIZES
+        ",\"activation_function\":\"gelu\",\"layer_norm_epsilon\":1e-05,\"scale_attn_weights\":true,"
+        "\"attention_softmax_in_fp32\":true,\"scale_attention_softmax_in_fp32\":true}",
+        5, NULL);
     check_published("{\"model_type\":\"llama\"," SIZES ",\"sliding_window_size\":4096}", 0,
                     "sliding_window_size");
 
@@ -121,6 +133,25 @@ static void keys_of_published_files_that_nothing_reads_are_noted(void **state)
     mt_autojson json_t *keys = json_pack("{s:i, s:i}", "vocab_size", 300, "sliding_window_size", 16);
     assert_int_equal(mt_model_from_keys("gemma2", keys, &model, &error), -EINVAL);
     mt_assert_mentions(error.message, "sliding_window_size");
+}
+
+/* EXAONE's own file has GPT-2's names for some of them. */
+static void exaones_own_names_are_read(void **state)
+{
+    (void)state;
+    struct mt_error error = {0};
+    struct mt_model *model;
+    mt_autojson json_t *config =
+        json_loads("{\"model_type\":\"exaone\",\"vocab_size\":50,\"hidden_size\":32,\"intermediate_size\":40,"
+                   "\"num_layers\":3,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":8,"
+                   "\"layer_norm_epsilon\":0.25,\"activation_function\":\"gelu\",\"embed_dropout\":0.0}",
+                   0, NULL);
+    mt_assert_ok(mt_model_from_config(config, &model, &error), &error);
+    assert_int_equal(model->num_layers, 3);
+    assert_true(model->norm_eps == 0.25f);
+    assert_int_equal(model->layers[0].activation, MT_ACTIVATION_GELU);
+    assert_int_equal(json_array_size(model->notes), 0);
+    mt_model_free(model);
 }
 
 /* A job that trains `architecture` from scratch; `more` are further keys of its model block. */
@@ -306,6 +337,7 @@ int main(void)
         cmocka_unit_test(entries_are_in_order_and_complete),
         cmocka_unit_test(every_family_refuses_what_it_does_not_know),
         cmocka_unit_test(keys_of_published_files_that_nothing_reads_are_noted),
+        cmocka_unit_test(exaones_own_names_are_read),
         cmocka_unit_test(every_family_trains_from_scratch),
         cmocka_unit_test(keys_from_scratch_have_the_familys_own_names),
         cmocka_unit_test(a_setting_that_the_family_lacks_has_no_other_value),
