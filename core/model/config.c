@@ -256,7 +256,8 @@ static int check_key(const struct mt_family *family, const char *key, const json
     for (const struct mt_family_renamed *renamed = family->renamed; renamed && renamed->own; renamed++)
         if (strcmp(renamed->own, key) == 0)
             return 0;
-    if (!strict && (key[0] == '_' || json_is_false(value)))
+    const bool nothing = json_is_false(value) || (json_is_object(value) && json_object_size(value) == 0);
+    if (!strict && (key[0] == '_' || nothing)) /* old files have "pruned_heads": {} */
         return 0;
     if (strstr(key, "dropout") || strstr(key, "pdrop")) {
         if (json_is_number(value) && json_number_value(value) != 0)

@@ -42,6 +42,10 @@ static const struct mt_family families[] = {
         .ropes = MT_ROPE_WINDOWED,
         .keys = KEYS("attention_bias", "logit_scale", "layer_norm_eps", "sliding_window", "layer_types",
                      "sliding_window_pattern", "_sliding_window_pattern"),
+        .fixed = FIXED({"position_embedding_type", "\"rope_gptj\""}, {"rotary_pct", "1.0"},
+                       {"use_gated_activation", "true"}, {"use_parallel_block", "true"},
+                       {"order_of_interleaved_layers", "\"local_attn_first\""}),
+        .unread = KEYS("layer_switch", "use_parallel_embedding", "use_embedding_sharing"),
     },
     {
         .model_type = "jais2",

@@ -22,6 +22,7 @@ static const struct mt_family families[] = {
         .output_bias = {"attention_bias", false},
         .qk_norm = MT_QK_NORM_HEAD,
         .keys = KEYS("attention_bias"),
+        .fixed = FIXED({"qk_norm", "true"}),
     },
     {
         .model_type = "arcee",

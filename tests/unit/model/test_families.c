@@ -115,6 +115,15 @@ static void keys_of_published_files_that_nothing_reads_are_noted(void **state)
     check_published(HUNYUAN ",\"num_experts\":16}", 0, "`num_experts` is supported");
     check_published("{\"model_type\":\"phi3\"," SIZES ",\"full_attn_mod\":1,\"interpolate_factor\":1}", 0,
                     NULL);
+    check_published("{\"model_type\":\"apertus\"," SIZES ",\"qk_norm\":true,\"post_norm\":false}", 0, NULL);
+    check_published(
+        "{\"model_type\":\"cohere2\"," SIZES
+        ",\"layer_switch\":4,\"order_of_interleaved_layers\":\"local_attn_first\",\"rotary_pct\":1.0,"
+        "\"position_embedding_type\":\"rope_gptj\",\"use_embedding_sharing\":true,"
+        "\"use_gated_activation\":true,\"use_parallel_block\":true,\"use_parallel_embedding\":true}",
+        3, NULL);
+    check_published("{\"model_type\":\"llama\"," SIZES ",\"pruned_heads\":{}}", 0, NULL);
+    check_published("{\"model_type\":\"llama\"," SIZES ",\"pruned_heads\":{\"1\":[0]}}", 0, "pruned_heads");
     check_published("{\"model_type\":\"phi3\"," SIZES ",\"full_attn_mod\":2}", 0,
                     "`full_attn_mod` is supported");
     check_published("{\"model_type\":\"gptj\",\"vocab_size\":50,\"n_embd\":32,\"n_layer\":2,\"n_head\":4,"
