@@ -120,11 +120,14 @@ static bool to_bytes(const char *text, size_t bytes, struct mt_text *out)
     return true;
 }
 
-/* Does the token end a word? Then that is not part of its text. */
-static bool ends_word(const struct decoding *decoding, const char *text, size_t bytes)
+/* Bytes at the token's end that say that it ends a word, which are not part of its text; 0 where it does not.
+ */
+static size_t word_end_of(const struct decoding *decoding, const char *text, size_t bytes)
 {
     const size_t length = decoding->word_end ? strlen(decoding->word_end) : 0;
-    return length && bytes >= length && memcmp(text + bytes - length, decoding->word_end, length) == 0;
+    if (length > bytes || (length && memcmp(text + bytes - length, decoding->word_end, length) != 0))
+        return 0;
+    return length;
 }
 
 /* What a token decodes to. */
@@ -133,8 +136,7 @@ static int piece_of(const struct decoding *decoding, const char *text, size_t by
     if (decoding->byte_level && to_bytes(text, bytes, out))
         return 0;
     out->bytes = 0;
-    if (ends_word(decoding, text, bytes))
-        bytes -= strlen(decoding->word_end);
+    bytes -= word_end_of(decoding, text, bytes);
     const int byte = decoding->byte_fallback ? mt_byte_token_byte(text, bytes) : -1;
     if (byte >= 0)
         return mt_text_append(out, &(char){(char)byte}, 1);
@@ -209,7 +211,7 @@ static int add_token(struct mt_pipeline *tokenizer, const struct decoding *decod
         r = piece_of(decoding, text, bytes, scratch);
     if (r == 0)
         r = mt_vocab_add(&tokenizer->pieces, id, scratch->data, scratch->bytes, false);
-    tokenizer->ends_word[id] = ends_word(decoding, text, bytes);
+    tokenizer->ends_word[id] = word_end_of(decoding, text, bytes) > 0;
     return r < 0 ? no_memory(error) : 0;
 }
 
