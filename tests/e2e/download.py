@@ -87,7 +87,7 @@ def a_model_is_fetched_once_and_the_token_stays_with_the_hub():
 @case
 def without_permission_nothing_is_asked_for():
     with World() as world:
-        world.fetch("run", allow=False, code=65, says=["Org/Tiny is neither in the models folder", "downloads are not allowed"])
+        world.fetch("run", allow=False, code=65, says=["Org/Tiny is neither in the models folder", "let it be fetched (--allow-download)"])
         equal(world.hub.requests, [])
 
 
